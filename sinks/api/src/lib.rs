@@ -1,0 +1,38 @@
+//! What a sink is, and the words that the worker and its sinks share.
+//!
+//! The worker decodes a change stream into [`RowChange`]s and statements of absence. A [`Sink`] makes
+//! them durable, one unit of work at a time:
+//!
+//! ```text
+//! begin -> write(batch) -> [barrier: difference(extent, expected) -> rules -> remove(orphans)] -> commit(state)
+//! ```
+//!
+//! Sinks know nothing of Kafka or Debezium; the worker knows nothing of SQL or bulk APIs. This crate
+//! lies below both, and has neither I/O nor a runtime.
+
+pub mod change;
+pub mod column;
+pub mod error;
+pub mod key;
+pub mod keyset;
+pub mod merge;
+pub mod position;
+pub mod range;
+pub mod sink;
+pub mod statement;
+pub mod table;
+pub mod value;
+
+
+pub use change::{Batch, MergedChange, Row, RowChange, RowOp, TableBatch};
+pub use column::{Column, ColumnType};
+pub use error::{ErrorClass, SinkError};
+pub use key::{Key, KeyError, KeyType, KeyValue};
+pub use keyset::{KeyList, KeySet};
+pub use merge::{Difference, Merge};
+pub use position::{LaneId, LaneState, Offset, Partition, Position, TopicId, Xid};
+pub use range::{KeyBound, KeyRange};
+pub use sink::{Claimed, DifferenceQuery, Extent, Removal, RemovalBudget, Sink, SinkLane, Unit, Written};
+pub use statement::{ReadId, Rule, StatementKind, StatementRow, Verdict};
+pub use table::{KeyColumn, NotNative, TableName, TableShape};
+pub use value::{Decimal, Value};
