@@ -1,1 +1,4 @@
-//! Placeholder.
+//! `sink-repair` repairs CDC sinks in place while the stream keeps flowing.
+
+pub mod decode;
+pub mod record;

@@ -123,9 +123,9 @@ impl KeySet {
     pub fn len(&self) -> u64 {
         match self {
             KeySet::List(list) => list.len() as u64,
-            KeySet::Intervals(intervals) => {
-                intervals.iter().fold(0, |sum: u64, (low, high)| sum.saturating_add(high.abs_diff(*low)).saturating_add(1))
-            }
+            KeySet::Intervals(intervals) => intervals
+                .iter()
+                .fold(0, |sum: u64, (low, high)| sum.saturating_add(high.abs_diff(*low)).saturating_add(1)),
         }
     }
 

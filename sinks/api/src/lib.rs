@@ -23,7 +23,6 @@ pub mod statement;
 pub mod table;
 pub mod value;
 
-
 pub use change::{Batch, MergedChange, Row, RowChange, RowOp, TableBatch};
 pub use column::{Column, ColumnType};
 pub use error::{ErrorClass, SinkError};
@@ -32,7 +31,9 @@ pub use keyset::{KeyList, KeySet};
 pub use merge::{Difference, Merge};
 pub use position::{LaneId, LaneState, Offset, Partition, Position, TopicId, Xid};
 pub use range::{KeyBound, KeyRange};
-pub use sink::{Claimed, DifferenceQuery, Extent, Removal, RemovalBudget, Sink, SinkLane, Unit, Written};
+pub use sink::{
+    Claimed, DifferenceQuery, Extent, Removal, RemovalBudget, Sink, SinkLane, UndoSelector, Undone, Unit, Written,
+};
 pub use statement::{ReadId, Rule, StatementKind, StatementRow, Verdict};
 pub use table::{KeyColumn, NotNative, TableName, TableShape};
 pub use value::{Decimal, Value};

@@ -1,6 +1,6 @@
 //! The contract of a sink.
 
-use std::{future::Future, sync::Arc};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use crate::{
     Batch, Difference, Key, KeyList, KeyRange, KeySet, LaneId, LaneState, Offset, ReadId, SinkError, StatementRow,
@@ -36,6 +36,45 @@ pub trait Sink: Clone + Send + Sync + 'static {
         source: &str,
         lane: &LaneId,
     ) -> impl Future<Output = Result<Option<String>, SinkError>> + Send;
+
+    /// Brings removed rows back, never over a row that is there; each row at most once.
+    ///
+    /// # Errors
+    /// By class; what was restored before an error stays.
+    fn undo(&self, selector: &UndoSelector) -> impl Future<Output = Result<Vec<Undone>, SinkError>> + Send;
+
+    /// Forgets copies of removed rows that are older than `keep`. Returns how many there were.
+    ///
+    /// # Errors
+    /// `Transient` when the sink is away.
+    fn expire_removed(&self, keep: Duration) -> impl Future<Output = Result<u64, SinkError>> + Send;
+}
+
+/// Which removals to take back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UndoSelector {
+    /// Those of one read.
+    Read(ReadId),
+    /// Those from one sink table since an instant (microseconds since 1970-01-01 UTC).
+    Table {
+        /// The table.
+        table: TableName,
+        /// The earliest removal to take back.
+        since: i64,
+    },
+}
+
+/// What an undo did to the rows of one table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Undone {
+    /// The table.
+    pub table: Option<TableName>,
+    /// Rows brought back.
+    pub restored: u64,
+    /// Rows left as they are, since the key holds a row again.
+    pub occupied: u64,
+    /// Rows that could not be brought back, with the reasons (a constraint, a column that is gone).
+    pub failed: Vec<String>,
 }
 
 /// A lane that was taken over.
@@ -61,7 +100,8 @@ pub trait SinkLane: Send + 'static {
     ///
     /// # Errors
     /// `Fenced` when the lane was taken over since; `Transient` when the sink is away.
-    fn begin(&mut self, expected: Option<&LaneState>) -> impl Future<Output = Result<Self::Unit<'_>, SinkError>> + Send;
+    fn begin(&mut self, expected: Option<&LaneState>)
+    -> impl Future<Output = Result<Self::Unit<'_>, SinkError>> + Send;
 
     /// After an error at commit whose outcome is unknown: returns the state that is committed now.
     ///
@@ -95,14 +135,14 @@ pub trait Unit: Send {
     ///
     /// # Errors
     /// By class; `Configuration` when the sink's order of keys is not the encoding's.
-    fn difference(&mut self, query: &DifferenceQuery<'_>) -> impl Future<Output = Result<Difference, SinkError>> + Send;
+    fn difference(&mut self, query: &DifferenceQuery<'_>)
+    -> impl Future<Output = Result<Difference, SinkError>> + Send;
 
     /// Returns what the caps of `table` need.
     ///
     /// # Errors
     /// By class; after an error the unit is dead.
-    fn removal_budget(&mut self, table: &TableShape)
-    -> impl Future<Output = Result<RemovalBudget, SinkError>> + Send;
+    fn removal_budget(&mut self, table: &TableShape) -> impl Future<Output = Result<RemovalBudget, SinkError>> + Send;
 
     /// Keeps copies of the rows of `removal.keys` and removes them. Returns how many there were.
     ///
@@ -114,8 +154,11 @@ pub trait Unit: Send {
     ///
     /// # Errors
     /// By class; after an error the unit is dead.
-    fn record(&mut self, statement: &StatementRow, orphans: &KeyList)
-    -> impl Future<Output = Result<(), SinkError>> + Send;
+    fn record(
+        &mut self,
+        statement: &StatementRow,
+        orphans: &KeyList,
+    ) -> impl Future<Output = Result<(), SinkError>> + Send;
 
     /// Makes the unit durable together with the lane's new state.
     ///
@@ -182,4 +225,3 @@ pub struct RemovalBudget {
     /// About how many rows the table has.
     pub rows: u64,
 }
-

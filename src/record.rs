@@ -1,0 +1,41 @@
+//! A Kafka record as the lanes take it.
+
+use sink_api::Offset;
+
+/// One record of a partition, with the headers that decoding looks at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Its number in the partition.
+    pub offset: Offset,
+    /// Milliseconds since 1970-01-01 UTC; `None` when the broker has none.
+    pub timestamp: Option<i64>,
+    /// The key's bytes.
+    pub key: Option<Box<[u8]>>,
+    /// The value's bytes; `None` is a tombstone.
+    pub value: Option<Box<[u8]>>,
+    /// The headers that [`is_wanted_header`] names, in order.
+    pub headers: Vec<(String, Option<Box<[u8]>>)>,
+}
+
+/// Whether decoding looks at a header: the others are not carried to the lanes.
+pub fn is_wanted_header(name: &str) -> bool {
+    // Debezium's context headers stand on every record and say nothing that the lane needs.
+    !name.starts_with("__debezium.context.")
+        && (name.starts_with("__") || name.starts_with("dblog.") || name.starts_with("sink-repair."))
+}
+
+impl Record {
+    /// Returns the value of the last header called `name`, when it has one.
+    pub fn header(&self, name: &str) -> Option<&[u8]> {
+        self.headers.iter().rev().find(|(header, _)| header == name).and_then(|(_, value)| value.as_deref())
+    }
+
+    /// Returns about how much memory the record holds, in bytes.
+    pub fn bytes(&self) -> usize {
+        let field = |bytes: &Option<Box<[u8]>>| bytes.as_ref().map_or(0, |bytes| bytes.len());
+        size_of::<Record>()
+            + field(&self.key)
+            + field(&self.value)
+            + self.headers.iter().map(|(name, value)| name.len() + field(value) + 48).sum::<usize>()
+    }
+}
