@@ -2,3 +2,5 @@
 
 pub mod decode;
 pub mod record;
+pub mod statement;
+pub mod stream;
