@@ -10,6 +10,7 @@
 
 mod merge;
 mod sequencer;
+mod split;
 mod unit;
 mod window;
 
