@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     observer::Observer,
-    ports::{Outlet, RecordStream},
+    ports::{Held, Outlet, RecordStream},
     requests,
     writer::{BAD_RECORD_HINT, Report, Stop, Writer},
 };
@@ -74,27 +74,26 @@ pub struct Lane<S: Sink, R, O, V> {
     pub(super) writer: Option<Writer<S, O>>,
 }
 
-struct Writing<S: Sink, O> {
+/// A unit that is being written, and what the lane keeps of it.
+struct Writing<S: Sink, O, H> {
     task: JoinHandle<(Writer<S, O>, Result<Report, Stop>)>,
-    unit: Written,
-}
-
-/// What the lane keeps of a unit while it is being written.
-struct Written {
     next_offset: Offset,
     records: u64,
     earliest: Option<i64>,
-    memory: usize,
+    /// Given back when the unit is durable.
+    _held: Option<H>,
 }
+
+type WriterDone<S, O> = Result<(Writer<S, O>, Result<Report, Stop>), tokio::task::JoinError>;
 
 impl<S: Sink, R: RecordStream, O: Outlet, V: Observer> Lane<S, R, O, V> {
     /// Runs until the partition is given back, everything is done or a person must act.
     pub async fn run(mut self, stop: CancellationToken) -> LaneEnd {
         let mut builder = UnitBuilder::default();
         let mut steps = Vec::new();
-        let mut writing: Option<Writing<S, O>> = None;
+        let mut writing: Option<Writing<S, O, R::Held>> = None;
         let mut opened: Option<Instant> = None;
-        let mut held = 0;
+        let mut held: Option<R::Held> = None;
         let mut ending: Option<LaneEnd> = None;
         loop {
             let due = match opened {
@@ -105,7 +104,7 @@ impl<S: Sink, R: RecordStream, O: Outlet, V: Observer> Lane<S, R, O, V> {
                 None => None,
             };
             if writing.is_none() && due.is_some_and(|due| due <= Instant::now()) {
-                writing = self.start(builder.finish(self.sequencer.state()), std::mem::take(&mut held));
+                writing = self.start(builder.finish(self.sequencer.state()), held.take());
                 opened = None;
                 continue;
             }
@@ -130,9 +129,9 @@ impl<S: Sink, R: RecordStream, O: Outlet, V: Observer> Lane<S, R, O, V> {
                 }
                 () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if writing.is_none() && due.is_some() => {}
                 records = self.records.next(), if room => match records {
-                    Ok(Some(records)) => {
+                    Ok(Some((records, mut memory))) => {
                         opened.get_or_insert_with(Instant::now);
-                        let (raw, before) = (records.iter().map(Record::bytes).sum::<usize>(), builder.bytes());
+                        let before = builder.bytes();
                         for record in records {
                             if ending.is_some() {
                                 break;
@@ -141,9 +140,11 @@ impl<S: Sink, R: RecordStream, O: Outlet, V: Observer> Lane<S, R, O, V> {
                             ending = self.take(&record, &mut builder, &mut steps).await.err();
                         }
                         // Only what was decoded is held until it is durable.
-                        let decoded = (builder.bytes() - before).min(raw);
-                        self.records.release(raw - decoded);
-                        held += decoded;
+                        memory.shrink_to(builder.bytes() - before);
+                        match &mut held {
+                            Some(held) => held.absorb(memory),
+                            None => held = Some(memory),
+                        }
                         self.observer.sequenced(&self.sequencer);
                     }
                     Ok(None) => return self.finish(writing).await,
@@ -192,7 +193,10 @@ impl<S: Sink, R: RecordStream, O: Outlet, V: Observer> Lane<S, R, O, V> {
                     refreshed = Some(table);
                 }
                 Err(DecodeError::Setup { reason, hint, .. }) => {
-                    return Err(LaneEnd::Failed { what: format!("{} at offset {}: {reason}", self.id, record.offset), hint });
+                    return Err(LaneEnd::Failed {
+                        what: format!("{} at offset {}: {reason}", self.id, record.offset),
+                        hint,
+                    });
                 }
             }
         }
@@ -214,41 +218,38 @@ impl<S: Sink, R: RecordStream, O: Outlet, V: Observer> Lane<S, R, O, V> {
     fn bad_record(&self, record: &Record, bad: &BadRecord) -> LaneEnd {
         let table = bad.table.as_ref().map(|table| format!(" for {table}")).unwrap_or_default();
         LaneEnd::Failed {
-            what: format!("{}: the record at offset {}{table} cannot be applied: {}", self.id, record.offset, bad.reason),
+            what: format!(
+                "{}: the record at offset {}{table} cannot be applied: {}",
+                self.id, record.offset, bad.reason
+            ),
             hint: BAD_RECORD_HINT.to_owned(),
         }
     }
 
     /// Hands a unit to the writer.
-    fn start(&mut self, unit: Unit, held: usize) -> Option<Writing<S, O>> {
+    fn start(&mut self, unit: Unit, held: Option<R::Held>) -> Option<Writing<S, O, R::Held>> {
         let mut writer = self.writer.take()?;
         self.observer.began(&unit);
-        let written = Written {
-            next_offset: unit.end.next_offset,
-            records: unit.records,
-            earliest: unit.earliest,
-            memory: held,
-        };
+        let (next_offset, records, earliest) = (unit.end.next_offset, unit.records, unit.earliest);
         let task = tokio::spawn(async move {
             let result = writer.apply(unit).await;
             (writer, result)
         });
-        Some(Writing { task, unit: written })
+        Some(Writing { task, next_offset, records, earliest, _held: held })
     }
 
     /// Deals with what the writer said.
     async fn written(
         &mut self,
-        writing: &mut Option<Writing<S, O>>,
-        done: Result<(Writer<S, O>, Result<Report, Stop>), tokio::task::JoinError>,
+        writing: &mut Option<Writing<S, O, R::Held>>,
+        done: WriterDone<S, O>,
     ) -> Result<(), LaneEnd> {
-        let Some(Writing { unit, .. }) = writing.take() else { return Ok(()) };
+        let Some(unit) = writing.take() else { return Ok(()) };
         let (writer, result) = done.map_err(|error| LaneEnd::Failed {
             what: format!("{}: the writer ended: {error}", self.id),
             hint: "this is a fault in sink-repair: report it with the log".to_owned(),
         })?;
         self.writer = Some(writer);
-        self.records.release(unit.memory);
         match result {
             Ok(report) => {
                 self.records.commit(unit.next_offset);
@@ -263,7 +264,7 @@ impl<S: Sink, R: RecordStream, O: Outlet, V: Observer> Lane<S, R, O, V> {
     }
 
     /// Ends on request: the unit in hand is finished, or rolled back when that takes too long.
-    async fn finish(mut self, mut writing: Option<Writing<S, O>>) -> LaneEnd {
+    async fn finish(mut self, mut writing: Option<Writing<S, O, R::Held>>) -> LaneEnd {
         if writing.is_some() {
             let grace = self.settings.grace;
             match tokio::time::timeout(grace, finished(&mut writing)).await {
@@ -284,9 +285,7 @@ impl<S: Sink, R: RecordStream, O: Outlet, V: Observer> Lane<S, R, O, V> {
     }
 }
 
-async fn finished<S: Sink, O: Outlet>(
-    writing: &mut Option<Writing<S, O>>,
-) -> Result<(Writer<S, O>, Result<Report, Stop>), tokio::task::JoinError> {
+async fn finished<S: Sink, O: Outlet, H>(writing: &mut Option<Writing<S, O, H>>) -> WriterDone<S, O> {
     match writing {
         Some(writing) => (&mut writing.task).await,
         None => std::future::pending().await,

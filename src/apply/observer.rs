@@ -2,7 +2,10 @@
 
 use sink_api::Offset;
 
-use super::{ports::Request, writer::{Report, Wait}};
+use super::{
+    ports::Request,
+    writer::{Report, Wait},
+};
 use crate::stream::{Sequencer, Unit};
 
 /// Is told what a lane does: feeds metrics, status and log. Never waits, never fails.

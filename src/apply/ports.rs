@@ -9,20 +9,29 @@ use crate::{decode::BadRecord, record::Record};
 
 /// The records of one partition, in order.
 pub trait RecordStream: Send + 'static {
+    /// The memory of records that were delivered.
+    type Held: Held;
+
     /// Returns the next records, waiting for them; `None` when the partition was taken away. Cancel safe.
     ///
     /// # Errors
     /// When the stream cannot go on: records that were asked for are no longer there.
-    fn next(&mut self) -> impl Future<Output = Result<Option<Vec<Record>>, StreamFailure>> + Send;
-
-    /// Gives back the memory of records that are no longer held.
-    fn release(&mut self, bytes: usize);
+    fn next(&mut self) -> impl Future<Output = Result<Option<(Vec<Record>, Self::Held)>, StreamFailure>> + Send;
 
     /// Whether every record up to the end seen at the start was returned.
     fn caught_up(&self) -> bool;
 
     /// Lets Kafka know the frontier. Never waits.
     fn commit(&self, next_offset: Offset);
+}
+
+/// Memory that counts against the worker's budget until it is dropped.
+pub trait Held: Send + Sized + 'static {
+    /// Gives back all but `bytes`.
+    fn shrink_to(&mut self, bytes: usize);
+
+    /// Takes over what `other` holds.
+    fn absorb(&mut self, other: Self);
 }
 
 /// Why a stream ended, in a sentence, and what to do.

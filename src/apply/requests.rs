@@ -3,8 +3,8 @@
 //! Debezium answers `execute-snapshot` with a filter by sending the rows as they are, through the stream. A row that was
 //! deleted in between does not come.
 
-use sink_api::{Key, KeyType, KeyValue, LaneId, TableShape};
 use serde_json::json;
+use sink_api::{Key, KeyType, KeyValue, LaneId, TableShape};
 
 use super::{
     observer::Observer,

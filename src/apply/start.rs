@@ -154,7 +154,10 @@ mod tests {
     fn a_new_lane_reads_a_stretch_before_its_start() {
         let plan = begin(Offset(20_000), 1, LOG).expect("the log holds the start");
 
-        assert_eq!((plan.read_from, plan.start.frontier, plan.start.unknown_past), (Offset(10_000), Offset(20_000), true));
+        assert_eq!(
+            (plan.read_from, plan.start.frontier, plan.start.unknown_past),
+            (Offset(10_000), Offset(20_000), true)
+        );
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Makes units of work durable, however long the sink takes.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use sink_api::{
     ErrorClass, Key, LaneState, Offset, Rule, Sink, SinkError, SinkLane, StatementRow, TableShape, Unit as _, Verdict,
@@ -219,7 +219,7 @@ impl<S: Sink, O: Outlet> Writer<S, O> {
 
     /// Shows that the lane waits, and waits.
     async fn wait(&mut self, error: &SinkError, attempts: u32, backoff: &mut Backoff) {
-        let delay = backoff.next(rand::random()).max(error.retry_after.unwrap_or(Duration::ZERO));
+        let delay = backoff.next(rand::random(), error.retry_after);
         tracing::warn!(error = %error, attempts, delay_ms = delay.as_millis() as u64, "sink is away, waiting");
         self.waits.send_replace(Some(Wait {
             error: error.to_string(),
@@ -279,7 +279,10 @@ impl<S: Sink, O: Outlet> Writer<S, O> {
                 };
                 if !self.outlet.can_park() {
                     return Err(Stop::Failed {
-                        what: format!("the sink refuses the record at offset {} for {}: {error}", change.offset, change.table.name),
+                        what: format!(
+                            "the sink refuses the record at offset {} for {}: {error}",
+                            change.offset, change.table.name
+                        ),
                         hint: error.hint.clone().unwrap_or_else(|| BAD_RECORD_HINT.to_owned()),
                     });
                 }
@@ -294,7 +297,10 @@ impl<S: Sink, O: Outlet> Writer<S, O> {
                     source_table: statement.source_table.clone(),
                     extent: statement.extent_text(),
                     offset: statement.offset,
-                    verdict: Verdict::Held { rule: Rule::Cascade, reason: format!("the sink refuses the removal: {error}") },
+                    verdict: Verdict::Held {
+                        rule: Rule::Cascade,
+                        reason: format!("the sink refuses the removal: {error}"),
+                    },
                     orphans: 0,
                     removed: 0,
                     missing: 0,

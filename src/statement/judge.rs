@@ -170,7 +170,7 @@ mod tests {
     }
 
     fn verdict(statement: &Statement, difference: &Difference) -> Verdict {
-        let budget = RemovalBudget { removed_last_day: 0, rows: 1_000_000 };
+        let budget = RemovalBudget { rows: 1_000_000, ..RemovalBudget::default() };
         judge(statement, difference, &budget, &Caps::default(), OrphanPolicy::Remove)
     }
 
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn the_day_has_a_cap_of_its_own() {
-        let budget = RemovalBudget { removed_last_day: 90, rows: 500 };
+        let budget = RemovalBudget { removed_last_day: 90, rows: 500, streams: Vec::new() };
         let judge = |orphans| {
             judge(&statement(), &difference(orphans, 0, 500), &budget, &Caps::default(), OrphanPolicy::Remove)
         };

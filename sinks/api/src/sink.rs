@@ -218,10 +218,12 @@ pub struct Removal<'a> {
 }
 
 /// What the caps of a table need.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RemovalBudget {
     /// Rows of the table that statements removed within the last 24 hours, this unit's included.
     pub removed_last_day: u64,
     /// About how many rows the table has.
     pub rows: u64,
+    /// The streams that feed the table, by name, when there is more than one.
+    pub streams: Vec<String>,
 }
