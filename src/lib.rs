@@ -18,7 +18,7 @@
 //! One lane per partition owns its stages by value and calls them in this order, in one loop: `apply::lane`. Between
 //! Kafka and the sink everything is pure: [`decode`], [`stream`], [`statement`], the key encoding and the merge
 //! ([`sink_api`]). No I/O, no clock, no async, no logging: all hard rules live there and are tested by the million. Only
-//! Kafka ([`kafka`]) and the sinks do I/O, each behind a trait with a test double.
+//! Kafka (`kafka`) and the sinks do I/O, each behind a trait with a test double.
 //!
 //! # The guarantee
 //!
@@ -35,13 +35,12 @@
 //! | [`stream`] | pure: windows, memory, order; from events to units of work |
 //! | [`statement`] | pure: every rule that decides whether a row may go |
 //! | [`apply`] | the lane, its writer, barriers, repair requests; the command `apply` |
-//! | [`kafka`] | the only place that names librdkafka |
-//! | [`cli`], [`config`] | flags, environment and file, into typed settings |
-//! | [`status`], [`metrics`], [`http`] | what operators see |
+//! | `kafka` | the only place that names librdkafka |
+//! | `cli`, `config` | flags, environment and file, into typed settings |
+//! | `status`, `metrics`, `http` | what operators see |
 //! | `sink_api` | what a sink is, and the words that both sides share |
 //! | `sink_postgres` | the PostgreSQL sink; the only place that names sqlx |
 
-pub mod apply;
 pub mod decode;
 pub mod record;
 pub mod retry;
