@@ -41,7 +41,9 @@
 //! | `sink_api` | what a sink is, and the words that both sides share |
 //! | `sink_postgres` | the PostgreSQL sink; the only place that names sqlx |
 
+pub mod dead_letter;
 pub mod decode;
+pub mod kafka;
 pub mod record;
 pub mod retry;
 pub mod statement;
