@@ -124,6 +124,15 @@ impl Charge {
         }
     }
 
+    /// Gives back all but `bytes`.
+    pub fn shrink_to(&mut self, bytes: usize) {
+        let less = self.bytes.saturating_sub(bytes);
+        self.bytes -= less;
+        self.lane.held.fetch_sub(less, Ordering::SeqCst);
+        self.budget.used.fetch_sub(less, Ordering::SeqCst);
+        self.budget.wake.room();
+    }
+
     /// Adds `other`, so that both are given back together.
     pub fn absorb(&mut self, mut other: Charge) {
         assert!(Arc::ptr_eq(&self.lane, &other.lane), "charges of different lanes are given back to each");
