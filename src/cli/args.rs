@@ -39,8 +39,6 @@ pub(crate) struct ApplyArgs {
     #[arg(long, value_name = "NAME", value_parser = name)]
     pub(crate) name: Option<String>,
     #[command(flatten)]
-    pub(crate) common: CommonArgs,
-    #[command(flatten)]
     pub(crate) kafka: KafkaArgs,
     #[command(flatten)]
     pub(crate) stream: StreamArgs,
@@ -58,12 +56,14 @@ pub(crate) struct ApplyArgs {
     pub(crate) flow: FlowArgs,
     #[command(flatten)]
     pub(crate) listen: ListenArgs,
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct CommonArgs {
     /// TOML file whose keys are the flags' names; flags and environment win over it.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = None::<&str>)]
     pub(crate) config: Option<PathBuf>,
     /// How log lines on standard error look.
     #[arg(long, value_name = "FORMAT", default_value = defaults::LOG, hide_possible_values = true, help_heading = LOGGING)]

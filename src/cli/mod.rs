@@ -94,9 +94,15 @@ fn app() -> clap::Command {
     let settings = settings(&app, |_| true);
     let refine = |arg: Arg| {
         let Some(long) = arg.get_long().filter(|long| settings.contains(*long)).map(str::to_owned) else { return arg };
-        let help = format!("{} [env: {}]", arg.get_help().cloned().unwrap_or_default(), layers::variable(&long));
-        let arg = arg.help(help);
-        if !matches!(arg.get_action(), ArgAction::SetTrue) {
+        let switch = matches!(arg.get_action(), ArgAction::SetTrue);
+        let default = arg.get_default_values().first().filter(|_| !switch).map(|value| value.display().to_string());
+        let mut help = arg.get_help().cloned().unwrap_or_default().to_string();
+        for (what, value) in [("default", default), ("env", Some(layers::variable(&long)))] {
+            // With a space at which no line is broken.
+            help.extend(value.map(|value| format!(" [{what}:\u{a0}{value}]")));
+        }
+        let arg = arg.help(help).hide_default_value(true);
+        if !switch {
             return arg;
         }
         arg.action(ArgAction::Set)
@@ -106,7 +112,6 @@ fn app() -> clap::Command {
             .value_name("BOOL")
             .default_value("false")
             .default_missing_value("true")
-            .hide_default_value(true)
             .hide_possible_values(true)
     };
     let names: Vec<String> = app.get_subcommands().map(|command| command.get_name().to_owned()).collect();
@@ -167,3 +172,6 @@ impl CommandArgs {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
