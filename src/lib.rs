@@ -41,10 +41,20 @@
 //! | `sink_api` | what a sink is, and the words that both sides share |
 //! | `sink_postgres` | the PostgreSQL sink; the only place that names sqlx |
 
+pub mod cli;
+pub mod clock;
+pub mod commands;
+pub mod config;
 pub mod dead_letter;
 pub mod decode;
+pub mod http;
 pub mod kafka;
+pub mod logging;
+pub mod metrics;
 pub mod record;
 pub mod retry;
 pub mod statement;
+pub mod status;
+pub mod stop;
 pub mod stream;
+pub mod terminal;
