@@ -8,7 +8,9 @@ use super::ports::{Held, Outlet, RecordStream, Request, StreamFailure};
 use crate::{
     dead_letter::{self, Failure},
     decode::{BadRecord, Stage},
-    kafka::{Charge, ClientSettings, Outgoing, PartitionError, Producer, Records, SendError, TopicPartition, fetch_one},
+    kafka::{
+        Charge, ClientSettings, Outgoing, PartitionError, Producer, Records, SendError, TopicPartition, fetch_one,
+    },
     record::Record,
 };
 
@@ -119,7 +121,8 @@ impl Outlet for KafkaOutlet {
 
     async fn request(&self, request: &Request) -> Result<(), String> {
         let Some((topic, key)) = &self.signal else { return Err("no signal topic is set".to_owned()) };
-        let value = serde_json::json!({ "id": request.id, "type": request.kind, "data": request.data }).to_string();
+        let value =
+            serde_json::json!({ "id": request.id, "type": request.kind.as_str(), "data": request.data }).to_string();
         let outgoing = Outgoing {
             topic,
             // Debezium reads this partition only.

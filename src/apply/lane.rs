@@ -10,14 +10,14 @@
 use std::{sync::Arc, time::Duration};
 
 use sink_api::{LaneId, Offset, Sink, TableName};
-use tokio::{task::JoinHandle, time::Instant};
+use tokio::{sync::watch, task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     observer::Observer,
     ports::{Held, Outlet, RecordStream},
     requests,
-    writer::{BAD_RECORD_HINT, Report, Stop, Writer},
+    writer::{BAD_RECORD_HINT, Report, Stop, Wait, Writer},
 };
 use crate::{
     decode::{BadRecord, DecodeError, Decoder, Event},
@@ -62,13 +62,14 @@ pub enum LaneEnd {
 }
 
 /// One lane and its stages.
-pub struct Lane<S: Sink, R, O, V> {
+pub struct Lane<S: Sink, R, O> {
     pub(super) id: LaneId,
     pub(super) settings: Arc<LaneSettings>,
     pub(super) sink: S,
     pub(super) records: R,
     pub(super) outlet: O,
-    pub(super) observer: V,
+    pub(super) observer: Observer,
+    pub(super) waits: watch::Receiver<Option<Wait>>,
     pub(super) decoder: Decoder,
     pub(super) sequencer: Sequencer,
     pub(super) writer: Option<Writer<S, O>>,
@@ -78,21 +79,22 @@ pub struct Lane<S: Sink, R, O, V> {
 struct Writing<S: Sink, O, H> {
     task: JoinHandle<(Writer<S, O>, Result<Report, Stop>)>,
     next_offset: Offset,
-    records: u64,
-    earliest: Option<i64>,
+    /// Of its records, in milliseconds since 1970-01-01 UTC.
+    timestamps: Vec<i64>,
     /// Given back when the unit is durable.
     _held: Option<H>,
 }
 
 type WriterDone<S, O> = Result<(Writer<S, O>, Result<Report, Stop>), tokio::task::JoinError>;
 
-impl<S: Sink, R: RecordStream, O: Outlet, V: Observer> Lane<S, R, O, V> {
+impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
     /// Runs until the partition is given back, everything is done or a person must act.
     pub async fn run(mut self, stop: CancellationToken) -> LaneEnd {
         let mut builder = UnitBuilder::default();
         let mut steps = Vec::new();
         let mut writing: Option<Writing<S, O, R::Held>> = None;
         let mut opened: Option<Instant> = None;
+        let mut timestamps = Vec::new();
         let mut held: Option<R::Held> = None;
         let mut ending: Option<LaneEnd> = None;
         loop {
@@ -104,7 +106,8 @@ impl<S: Sink, R: RecordStream, O: Outlet, V: Observer> Lane<S, R, O, V> {
                 None => None,
             };
             if writing.is_none() && due.is_some_and(|due| due <= Instant::now()) {
-                writing = self.start(builder.finish(self.sequencer.state()), held.take());
+                writing =
+                    self.start(builder.finish(self.sequencer.state()), std::mem::take(&mut timestamps), held.take());
                 opened = None;
                 continue;
             }
@@ -127,16 +130,23 @@ impl<S: Sink, R: RecordStream, O: Outlet, V: Observer> Lane<S, R, O, V> {
                         return end;
                     }
                 }
+                Ok(()) = self.waits.changed() => {
+                    let wait = self.waits.borrow_and_update().clone();
+                    self.observer.waiting(wait.as_ref());
+                }
                 () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if writing.is_none() && due.is_some() => {}
                 records = self.records.next(), if room => match records {
                     Ok(Some((records, mut memory))) => {
                         opened.get_or_insert_with(Instant::now);
                         let before = builder.bytes();
+                        let taken = (records.len() as u64, records.iter().map(Record::bytes).sum::<usize>() as u64);
+                        let last = records.last().map(|record| record.offset);
                         for record in records {
                             if ending.is_some() {
                                 break;
                             }
                             builder.record(record.timestamp);
+                            timestamps.extend(record.timestamp);
                             ending = self.take(&record, &mut builder, &mut steps).await.err();
                         }
                         // Only what was decoded is held until it is durable.
@@ -145,7 +155,7 @@ impl<S: Sink, R: RecordStream, O: Outlet, V: Observer> Lane<S, R, O, V> {
                             Some(held) => held.absorb(memory),
                             None => held = Some(memory),
                         }
-                        self.observer.sequenced(&self.sequencer);
+                        self.observer.took(taken.0, taken.1, last, &self.sequencer);
                     }
                     Ok(None) => return self.finish(writing).await,
                     Err(failure) => ending = Some(LaneEnd::Failed { what: failure.what, hint: failure.hint }),
@@ -203,11 +213,12 @@ impl<S: Sink, R: RecordStream, O: Outlet, V: Observer> Lane<S, R, O, V> {
     }
 
     async fn learn(&mut self, table: &TableName, record: &Record) -> Result<(), LaneEnd> {
+        let at = format!("{} at offset {}", self.id, record.offset);
         let failed = |what: String, hint: Option<String>| LaneEnd::Failed {
-            what: format!("{} at offset {}: {what}", self.id, record.offset),
+            what: format!("{at}: {what}"),
             hint: hint.unwrap_or_else(|| "mend the sink, then restart the worker".to_owned()),
         };
-        let shape = match super::patiently(&self.observer, || self.sink.describe(table)).await {
+        let shape = match super::patiently(&mut self.observer, || self.sink.describe(table)).await {
             Ok(shape) => shape,
             Err(error) => return Err(failed(error.to_string(), error.hint)),
         };
@@ -227,15 +238,15 @@ impl<S: Sink, R: RecordStream, O: Outlet, V: Observer> Lane<S, R, O, V> {
     }
 
     /// Hands a unit to the writer.
-    fn start(&mut self, unit: Unit, held: Option<R::Held>) -> Option<Writing<S, O, R::Held>> {
+    fn start(&mut self, unit: Unit, timestamps: Vec<i64>, held: Option<R::Held>) -> Option<Writing<S, O, R::Held>> {
         let mut writer = self.writer.take()?;
-        self.observer.began(&unit);
-        let (next_offset, records, earliest) = (unit.end.next_offset, unit.records, unit.earliest);
+        self.observer.began();
+        let next_offset = unit.end.next_offset;
         let task = tokio::spawn(async move {
             let result = writer.apply(unit).await;
             (writer, result)
         });
-        Some(Writing { task, next_offset, records, earliest, _held: held })
+        Some(Writing { task, next_offset, timestamps, _held: held })
     }
 
     /// Deals with what the writer said.
@@ -254,7 +265,7 @@ impl<S: Sink, R: RecordStream, O: Outlet, V: Observer> Lane<S, R, O, V> {
             Ok(report) => {
                 self.records.commit(unit.next_offset);
                 report.refreshed.iter().for_each(|shape| self.decoder.learn(Arc::clone(shape)));
-                self.observer.committed(&report, unit.next_offset, unit.records, unit.earliest);
+                self.observer.committed(&report, unit.next_offset, &unit.timestamps);
                 requests::send(&self.outlet, &self.id, &report, &self.observer).await;
                 Ok(())
             }

@@ -1,9 +1,11 @@
 //! The command `apply`: applies a change stream and its statements of absence to a sink.
 mod barrier;
+mod kafka_port;
 mod lane;
 mod observer;
 mod ports;
 mod requests;
+mod run;
 mod start;
 mod writer;
 
@@ -17,7 +19,7 @@ use writer::Wait;
 /// # Errors
 /// Any other error.
 async fn patiently<T, F: Future<Output = Result<T, SinkError>>>(
-    observer: &impl Observer,
+    observer: &mut Observer,
     mut ask: impl FnMut() -> F,
 ) -> Result<T, SinkError> {
     let mut backoff = Backoff::default();

@@ -1,11 +1,10 @@
 //! What a lane needs of the outside, apart from the sink: its records and a way to write to Kafka.
 
-use std::future::Future;
+use std::{future::Future, sync::Arc};
 
 use sink_api::{Key, Offset, TableShape};
-use std::sync::Arc;
 
-use crate::{decode::BadRecord, record::Record};
+use crate::{decode::BadRecord, metrics::RequestKind, record::Record};
 
 /// The records of one partition, in order.
 pub trait RecordStream: Send + 'static {
@@ -63,8 +62,8 @@ pub trait Outlet: Clone + Send + Sync + 'static {
 pub struct Request {
     /// Unique for ever.
     pub id: String,
-    /// The signal's type: `execute-snapshot`, `sink-repair-read`.
-    pub kind: &'static str,
+    /// The signal's type.
+    pub kind: RequestKind,
     /// The signal's `data`, always an object.
     pub data: serde_json::Value,
     /// How many keys it asks for.

@@ -11,12 +11,13 @@ use super::{
     ports::{MissingKeys, Outlet, Request},
     writer::Report,
 };
+use crate::metrics::RequestKind;
 
 /// The most keys of one request: its filter stays well below a broker's record limit.
 const KEYS_A_REQUEST: usize = 1_000;
 
 /// Sends what a unit's report asks for. A request that cannot be sent is shown; the next pass finds its keys again.
-pub(super) async fn send<O: Outlet, V: Observer>(outlet: &O, lane: &LaneId, report: &Report, observer: &V) {
+pub(super) async fn send<O: Outlet>(outlet: &O, lane: &LaneId, report: &Report, observer: &Observer) {
     if !outlet.can_request() {
         return;
     }
@@ -38,7 +39,7 @@ fn snapshots(lane: &LaneId, missing: &MissingKeys) -> Vec<Request> {
             let source = source_name(&missing.table);
             Some(Request {
                 id: format!("sink-repair-{}-{}", lane.partition, uuid::Uuid::new_v4()),
-                kind: "execute-snapshot",
+                kind: RequestKind::ExecuteSnapshot,
                 keys: keys.len(),
                 data: json!({
                     "data-collections": [source],

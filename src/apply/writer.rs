@@ -8,10 +8,12 @@ use sink_api::{
 
 use super::{
     barrier::{self, Barrier, Rules},
+    observer::Judged,
     ports::{MissingKeys, Outlet},
 };
 use crate::{
     decode::{BadRecord, Stage},
+    metrics::SparedKeys,
     retry::Backoff,
     stream::{Unit, Work, merge},
 };
@@ -52,10 +54,12 @@ pub struct Report {
     pub deleted: u64,
     /// Batches written.
     pub batches: u64,
-    /// Statements that got their verdict, with what each spared by the window and by visibility.
-    pub statements: Vec<(StatementRow, u64, u64)>,
+    /// Statements that got their verdict.
+    pub statements: Vec<Judged>,
     /// Statements that had one already.
     pub repeated: u64,
+    /// Changes whose row could not be made, since the sink lacks the old value of an unchanged large column.
+    pub unmakeable: u64,
     /// Records parked.
     pub parked: Vec<(Offset, BadRecord)>,
     /// Keys that the sink lacks.
@@ -193,6 +197,7 @@ impl<S: Sink, O: Outlet> Writer<S, O> {
                     report.upserted += written.upserted;
                     report.deleted += written.deleted;
                     report.batches += 1;
+                    report.unmakeable += written.missing.len() as u64;
                     written.missing.into_iter().for_each(|(table, key)| report.miss(&table, [key], 1));
                 }
                 Work::Truncate(table) => open.truncate(table).await?,
@@ -201,7 +206,15 @@ impl<S: Sink, O: Outlet> Writer<S, O> {
                     Barrier::Judged { row, missing } => {
                         let keys = missing.iter().map(Key::from_encoded);
                         report.miss(&statement.table, keys, row.missing);
-                        report.statements.push((row, statement.spared_by_window, statement.spared_by_visibility));
+                        report.statements.push(Judged {
+                            row,
+                            spared: SparedKeys {
+                                window: statement.spared_by_window,
+                                visibility: statement.spared_by_visibility,
+                                changed: 0,
+                            },
+                            confirmed: statement.confirmed.is_some(),
+                        });
                     }
                 },
                 Work::Refusal(row) => {
@@ -209,7 +222,8 @@ impl<S: Sink, O: Outlet> Writer<S, O> {
                         report.repeated += 1;
                     } else {
                         open.record(row, &sink_api::KeyList::new()).await?;
-                        report.statements.push(((**row).clone(), 0, 0));
+                        let row = (**row).clone();
+                        report.statements.push(Judged { row, spared: SparedKeys::default(), confirmed: false });
                     }
                 }
             }
@@ -349,6 +363,7 @@ impl Report {
         self.deleted += other.deleted;
         self.batches += other.batches;
         self.repeated += other.repeated;
+        self.unmakeable += other.unmakeable;
         self.statements.extend(other.statements);
         self.parked.extend(other.parked);
         self.missing.extend(other.missing);

@@ -10,12 +10,7 @@ use std::{
     time::Duration,
 };
 
-use rdkafka::{
-    ClientContext,
-    client::Client,
-    error::RDKafkaErrorCode,
-    message::BorrowedMessage,
-};
+use rdkafka::{ClientContext, client::Client, error::RDKafkaErrorCode, message::BorrowedMessage};
 use rdkafka_sys as sys;
 use sink_api::TopicId;
 
@@ -87,8 +82,7 @@ pub(super) fn describe_topics<C: ClientContext>(
         sys::rd_kafka_DescribeTopics(handle, collection.get(), options.get(), queue.get());
 
         let event = sys::rd_kafka_queue_poll(queue.get(), millis);
-        let event =
-            Owned::new(event, sys::rd_kafka_event_destroy).map_err(|_| RDKafkaErrorCode::OperationTimedOut)?;
+        let event = Owned::new(event, sys::rd_kafka_event_destroy).map_err(|_| RDKafkaErrorCode::OperationTimedOut)?;
         accept(sys::rd_kafka_event_error(event.get()))?;
         let result = sys::rd_kafka_event_DescribeTopics_result(event.get());
         if result.is_null() {
@@ -159,8 +153,7 @@ pub(super) fn headers(message: &BorrowedMessage<'_>, wanted: impl Fn(&str) -> bo
             }
             let name = CStr::from_ptr(name).to_string_lossy();
             if wanted(&name) {
-                let value =
-                    (!value.is_null()).then(|| Box::from(std::slice::from_raw_parts(value.cast::<u8>(), size)));
+                let value = (!value.is_null()).then(|| Box::from(std::slice::from_raw_parts(value.cast::<u8>(), size)));
                 copied.push((name.into_owned(), value));
             }
         }

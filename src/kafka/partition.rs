@@ -287,7 +287,11 @@ impl Assignment {
         taken(Arc::clone(&self.lease.state))
     }
 
-    async fn bounds(&self) -> Result<LogBounds, PartitionError> {
+    /// Asks for the log's first offset and the one after its last, until the cluster answers.
+    ///
+    /// # Errors
+    /// `Taken` when the partition is taken before.
+    pub async fn bounds(&self) -> Result<LogBounds, PartitionError> {
         let partition = self.partition().clone();
         self.or_taken(self.lease.reach.lookup.until_answered(move |lookup| lookup.bounds(&partition))).await
     }

@@ -262,10 +262,7 @@ impl PollLoop {
 }
 
 /// Starts the commit of every frontier that the group does not have yet.
-pub(super) fn commit<'a>(
-    consumer: &BaseConsumer<GroupContext>,
-    lanes: impl Iterator<Item = &'a mut LaneQueue>,
-) {
+pub(super) fn commit<'a>(consumer: &BaseConsumer<GroupContext>, lanes: impl Iterator<Item = &'a mut LaneQueue>) {
     let mut due: Vec<(TopicPartition, Offset)> = Vec::new();
     let mut lanes: Vec<&mut LaneQueue> = lanes.filter(|lane| lane.to_commit().is_some()).collect();
     for lane in &mut lanes {
