@@ -24,9 +24,9 @@ pub trait Sink: Clone + Send + Sync + 'static {
     /// `Transient` when the sink is away.
     fn claim(&self, lane: &LaneId) -> impl Future<Output = Result<Claimed<Self::Lane>, SinkError>> + Send;
 
-    /// Claims `table` for the stream that feeds it: the source's own name of the table and the topic's incarnation.
-    /// Returns `None` when the claim is this stream's (now or from before), else the stream that holds it.
-    /// Idempotent; made before the first write to the table.
+    /// Notes that a stream feeds `table`: the source's own name of the table and the topic's incarnation. Returns `None`
+    /// when this stream was the first, else the first one's name; from then on [`RemovalBudget::streams`] names all of
+    /// them. Idempotent; made before the first write to the table.
     ///
     /// # Errors
     /// `Transient` when the sink is away.

@@ -155,7 +155,11 @@ impl Sink for MemorySink {
         let mut store = self.store();
         store.reach("claim a table")?;
         let stream = (source.to_owned(), lane.topic_id);
-        let holder = store.streams.entry(table.clone()).or_insert_with(|| stream.clone());
+        let streams = store.streams.entry(table.clone()).or_default();
+        if !streams.contains(&stream) {
+            streams.push(stream.clone());
+        }
+        let holder = &streams[0];
         Ok((*holder != stream).then(|| format!("{} of topic id {}", holder.0, holder.1)))
     }
 

@@ -17,7 +17,7 @@ pub(super) struct Store {
     pub(super) tables: BTreeMap<TableName, Table>,
     pub(super) lanes: HashMap<LaneName, LaneRow>,
     /// The source's name and the topic that feed a table.
-    pub(super) streams: HashMap<TableName, (String, TopicId)>,
+    pub(super) streams: HashMap<TableName, Vec<(String, TopicId)>>,
     pub(super) statements: Vec<RecordedStatement>,
     pub(super) removed: Vec<RemovedRow>,
     pub(super) faults: Faults,

@@ -100,7 +100,10 @@ impl Unit for MemoryUnit<'_> {
             let since = store.now - DAY_MICROS;
             let removed = store.removed.iter().chain(&unit.removed);
             let removed = removed.filter(|copy| copy.table == table.name && copy.at > since).count();
-            Ok(RemovalBudget { removed_last_day: removed as u64, rows: rows as u64 })
+            let streams = store.streams.get(&table.name).map_or(&[][..], Vec::as_slice);
+            let streams = if streams.len() < 2 { &[] } else { streams };
+            let streams = streams.iter().map(|(source, topic)| format!("{source} of topic id {topic}")).collect();
+            Ok(RemovalBudget { removed_last_day: removed as u64, rows: rows as u64, streams })
         })
     }
 
