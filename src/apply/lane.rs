@@ -14,6 +14,7 @@ use tokio::{sync::watch, task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    feeds::Feeds,
     observer::Observer,
     ports::{Held, Outlet, RecordStream},
     requests,
@@ -71,6 +72,7 @@ pub struct Lane<S: Sink, R, O> {
     pub(super) observer: Observer,
     pub(super) waits: watch::Receiver<Option<Wait>>,
     pub(super) decoder: Decoder,
+    pub(super) feeds: Feeds,
     pub(super) sequencer: Sequencer,
     pub(super) writer: Option<Writer<S, O>>,
 }
@@ -175,7 +177,15 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
                         .to_owned(),
                 });
             }
-            Ok(event) => self.sequencer.push(record.offset, record.timestamp, event, steps),
+            Ok(event) => {
+                if let Err(error) = self.feeds.note(&self.sink, &self.id, &event, &mut self.observer).await {
+                    return Err(LaneEnd::Failed {
+                        what: format!("{} at offset {}: {error}", self.id, record.offset),
+                        hint: error.hint.unwrap_or_else(|| "mend the sink, then restart the worker".to_owned()),
+                    });
+                }
+                self.sequencer.push(record.offset, record.timestamp, event, steps);
+            }
             Err(bad) => {
                 self.sequencer.push_bad(record.offset, record.timestamp, &bad, steps);
                 if self.sequencer.state().next_offset == record.offset.next() {

@@ -1,5 +1,6 @@
 //! The command `apply`: applies a change stream and its statements of absence to a sink.
 mod barrier;
+mod feeds;
 mod kafka_port;
 mod lane;
 mod observer;

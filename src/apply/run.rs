@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::{
+    feeds::Feeds,
     kafka_port::{KafkaOutlet, KafkaRecords, failure},
     lane::{Lane, LaneEnd, LaneSettings},
     observer::Observer,
@@ -144,6 +145,7 @@ impl<S: Sink> Worker<S> {
             observer,
             waits: waited,
             decoder: Decoder::new(Arc::clone(&self.decode), &partition.topic),
+            feeds: Feeds::default(),
             sequencer,
             writer: Some(writer),
         };
