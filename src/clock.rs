@@ -40,6 +40,12 @@ impl UnixMillis {
         UnixMillis(self.0.saturating_sub(i64::try_from(span.as_millis()).unwrap_or(i64::MAX)))
     }
 
+    /// Returns the moment without milliseconds, for people: `2026-01-31T08:00:00Z`.
+    pub fn to_the_second(self) -> String {
+        let text = self.to_string();
+        text.split_once('.').map_or_else(|| text.clone(), |(text, _)| format!("{text}Z"))
+    }
+
     /// Returns the same moment in microseconds since 1970-01-01 UTC.
     pub fn micros(self) -> i64 {
         self.0.saturating_mul(1000)

@@ -95,7 +95,7 @@ pub(crate) struct StreamArgs {
     /// Read the topics whose whole name matches.
     #[arg(long, value_name = "RE")]
     pub(crate) topics_regex: Option<String>,
-    /// Consumer group [default: sink-repair-<name>].
+    /// Consumer group [default: sink-repair-NAME].
     #[arg(long, value_name = "NAME")]
     pub(crate) group: Option<String>,
     /// Where to begin without a frontier and a committed offset: earliest or latest.

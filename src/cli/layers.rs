@@ -117,7 +117,7 @@ fn entries(text: &str) -> Vec<String> {
 /// Says which variables look like settings whose name was misspelt. Others with the prefix are left alone:
 /// Kubernetes makes some for a service called `sink-repair`.
 pub(super) fn misspelt(environment: &Environment, settings: &BTreeSet<String>) -> Vec<String> {
-    let known: BTreeSet<String> = settings.iter().map(|long| variable(long)).collect();
+    let known: BTreeSet<String> = settings.iter().map(String::as_str).chain(["config"]).map(variable).collect();
     let unknown = environment.keys().filter(|name| name.starts_with(PREFIX) && !known.contains(*name));
     unknown
         .filter_map(|name| {

@@ -220,6 +220,9 @@ fn settings_that_do_not_fit_together_are_refused() {
         ("--memory 1MiB", "--memory 1MiB is too little for a lane"),
         ("--batch-delay 2m", "--batch-delay is too long: changes would be held back in silence"),
         ("--window-max-age 1ms", "--window-max-age is too short"),
+        ("--window-max-bytes 1B", "--window-max-bytes is too little for a read to end within it"),
+        ("--group=", "--group is empty"),
+        ("--unavailable-value-placeholder=", "--unavailable-value-placeholder is empty"),
         ("--log-level =", "`=` is not a log level"),
     ] {
         let (found, hint) = refusal(&format!("apply {NEEDED} {flags}"), &[], None);
@@ -345,4 +348,45 @@ fn help_names_default_and_variable_of_every_setting() {
         assert_eq!(shown, long != "sink-password", "--{long}");
     }
     assert!(help.contains("[default: 20ms]") && help.contains("[default: report]"), "{help}");
+}
+
+#[test]
+fn the_documentation_lists_the_settings_as_they_are_declared() {
+    let apply = app().find_subcommand("apply").unwrap().clone();
+    let mut sections: Vec<(String, String)> = Vec::new();
+    for arg in apply.get_arguments().filter(|arg| !matches!(arg.get_id().as_str(), "config" | "sink_password" | "help"))
+    {
+        let heading = arg.get_help_heading().unwrap_or("The worker").to_owned();
+        let long = arg.get_long().unwrap();
+        let help = arg.get_help().unwrap().to_string().replace('\u{a0}', " ");
+        let help = help.split(" [env: ").next().unwrap();
+        let (help, default) =
+            help.strip_suffix(']').and_then(|help| help.split_once(" [default: ")).unwrap_or((help, ""));
+        let value = arg.get_value_names().map(|names| names[0].to_string()).unwrap_or_default();
+        let row = format!("| `--{long}` {value} | {default} | {help} |\n");
+        match sections.iter_mut().find(|(known, _)| *known == heading) {
+            Some((_, rows)) => rows.push_str(&row),
+            None => sections.push((heading, row)),
+        }
+    }
+    let mut page = String::from(
+        "# Settings of `sink-repair apply`\n\n\
+         Each flag is also an environment variable and a key of the TOML file that `--config` (or `SINK_REPAIR_CONFIG`)\n\
+         names: `--batch-rows 500`, `SINK_REPAIR_BATCH_ROWS=500`, `batch-rows = 500`. Flags win over the environment, the\n\
+         environment over the file. Repeatable flags are tables in the file (`[kafka]`, `[source-table]`) and lists between\n\
+         commas or line ends in the environment. The sink's password stands in `SINK_REPAIR_SINK_PASSWORD`, as `sink-password`\n\
+         in the file, or in a file of its own. Sizes and times have units: `64MiB`, `500ms`, `30d`.\n\n\
+         Made from `src/cli/args.rs` by `BLESS=1 cargo test -p sink-repair --lib cli`; a test compares the two.\n",
+    );
+    for (heading, rows) in sections {
+        page.push_str(&format!("\n## {heading}\n\n| flag | default | |\n|---|---|---|\n{rows}"));
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/settings.md");
+    if std::env::var_os("BLESS").is_some() {
+        fs::write(&path, &page).unwrap();
+    }
+
+    let written = fs::read_to_string(&path).unwrap();
+
+    assert_eq!(written, page, "docs/settings.md is out of date: BLESS=1 cargo test -p sink-repair --lib cli");
 }

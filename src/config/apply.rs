@@ -143,6 +143,18 @@ impl ApplySettings {
             return Err(Usage::new("--batch-delay is too long: changes would be held back in silence")
                 .hint(format!("give at most {}", units::show_span(LONGEST_BATCH_DELAY))));
         }
+        if statements.window_max_bytes < LEAST_MEMORY {
+            return Err(Usage::new("--window-max-bytes is too little for a read to end within it")
+                .hint(format!("give at least {}", units::show_bytes(LEAST_MEMORY))));
+        }
+        for (flag, text) in [
+            ("group", stream.group.as_deref()),
+            ("unavailable-value-placeholder", Some(&*values.unavailable_value_placeholder)),
+        ] {
+            if text.is_some_and(str::is_empty) {
+                return Err(Usage::new(format!("--{flag} is empty")).hint("leave it out to have its default"));
+            }
+        }
         for (flag, span) in [("commit-interval", stream.commit_interval), ("window-max-age", statements.window_max_age)]
         {
             if span < Duration::from_millis(100) {

@@ -67,7 +67,7 @@ fn scaled(text: &str, units: &[(&str, u64)], what: &str, example: &str) -> Resul
 
 /// Writes a number of bytes in the largest unit that it is a whole number of.
 pub(crate) fn show_bytes(bytes: u64) -> String {
-    let unit = BYTES[..4].iter().rev().find(|(_, factor)| bytes >= *factor && bytes % factor == 0);
+    let unit = BYTES[..4].iter().rev().find(|(_, factor)| bytes >= *factor && bytes.is_multiple_of(*factor));
     unit.map_or_else(|| format!("{bytes}B"), |(name, factor)| format!("{}{name}", bytes / factor))
 }
 
@@ -75,6 +75,7 @@ pub(crate) fn show_bytes(bytes: u64) -> String {
 pub(crate) fn show_span(span: Duration) -> String {
     let seconds = span.as_secs();
     match seconds {
+        0 if span.is_zero() => "0s".to_owned(),
         0 => format!("{}ms", span.subsec_millis()),
         1..60 => format!("{seconds}s"),
         60..3_600 => format!("{}m {}s", seconds / 60, seconds % 60),
@@ -134,8 +135,8 @@ mod tests {
     #[test]
     fn spans_and_sizes_are_shown_short() {
         let shown: Vec<String> =
-            [40, 59_900, 61_000, 11_520_000, 200_000_000].map(|ms| show_span(Duration::from_millis(ms))).into();
-        assert_eq!(shown, ["40ms", "59s", "1m 1s", "3h 12m", "2d 7h"]);
+            [0, 40, 59_900, 61_000, 11_520_000, 200_000_000].map(|ms| show_span(Duration::from_millis(ms))).into();
+        assert_eq!(shown, ["0s", "40ms", "59s", "1m 1s", "3h 12m", "2d 7h"]);
         assert_eq!([0, 1000, 16 << 20, 3 << 30].map(show_bytes), ["0B", "1000B", "16MiB", "3GiB"]);
     }
 }

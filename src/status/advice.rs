@@ -4,11 +4,11 @@ use sink_api::{ReadId, Rule};
 
 /// Returns the way out of a held statement.
 pub(super) fn held(rule: Rule, read_id: &ReadId, orphans: u64) -> String {
-    let confirm = format!("sink-repair confirm --read-id {read_id} --up-to {orphans}");
+    let confirm = format!("sink-repair confirm --read-id {} --up-to {orphans}", shell_word(&read_id.0));
     match rule {
         Rule::Mismatch => "source and sink seem to spell the same keys in two ways: compare some of them, and the key's types on both sides, before anything else".to_owned(),
-        Rule::Empty => format!("the source's table was empty: if that is meant, {confirm}"),
-        _ => format!("check at the source that the rows listed in sink_repair.statement should go, then {confirm}"),
+        Rule::Empty => format!("the source's table was empty: if that is meant: {confirm}"),
+        _ => format!("check at the source that the rows listed in sink_repair.statement should go, then: {confirm}"),
     }
 }
 
@@ -34,5 +34,29 @@ pub(super) fn refused(rule: Rule, again: bool) -> &'static str {
         Rule::Cascade => "a removal would set off more than itself: if that is meant, --allow-cascade",
         Rule::Incarnation => "the topic was deleted and made again since: read the range again",
         _ => "read the range again at the source",
+    }
+}
+
+/// Quotes a word for a shell, where it must be: read ids come from records, and operators copy commands.
+fn shell_word(word: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._:/@%+-".contains(&byte);
+    if !word.is_empty() && !word.starts_with('-') && word.bytes().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(missing_docs)]
+
+    use super::*;
+
+    #[test]
+    fn a_read_id_cannot_break_out_of_the_command_that_is_suggested() {
+        assert_eq!(shell_word("snap-01-chunk-07"), "snap-01-chunk-07");
+        assert_eq!(shell_word("a; rm -rf ~"), "'a; rm -rf ~'");
+        assert_eq!(shell_word("it's $(x)"), r"'it'\''s $(x)'");
+        assert_eq!(shell_word("--up-to"), "'--up-to'");
     }
 }

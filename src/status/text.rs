@@ -1,6 +1,6 @@
 //! A status as text, for an operator at three in the morning: what needs a person first.
 
-use std::{fmt::Write, time::Duration};
+use std::time::Duration;
 
 use super::{Attention, AttentionKind, GroupState, Lane, LaneState, Status};
 use crate::{clock::UnixMillis, config::units::show_span};
@@ -12,10 +12,8 @@ pub(super) fn render(status: &Status) -> String {
     attention(&mut out, status);
     lanes(&mut out, status);
     totals(&mut out, status);
-    printable(&out)
+    out
 }
-
-// Writing to a `String` does not fail, so the results of `write!` say nothing.
 
 fn header(out: &mut String, status: &Status) {
     let up = show_span(Duration::from_secs(status.uptime_seconds));
@@ -25,28 +23,31 @@ fn header(out: &mut String, status: &Status) {
         GroupState::Left => "left".to_owned(),
     };
     let since = show_span(status.at.since(status.group.since));
-    let _ = writeln!(out, "worker  {} {}, up {up}", status.name, status.version);
-    let _ = writeln!(out, "sink    {}", status.sink);
-    let _ = writeln!(out, "group   {}: {group} (for {since})", status.group.name);
+    line(out, &format!("worker  {} {}, up {up}", status.name, status.version));
+    line(out, &format!("sink    {}", status.sink));
+    line(out, &format!("group   {}: {group} (for {since})", status.group.name));
 }
 
 fn attention(out: &mut String, status: &Status) {
+    line(out, "");
     if status.attention.is_empty() {
-        let _ = writeln!(out, "\nNothing needs attention.");
+        line(out, "Nothing needs attention.");
         return;
     }
     let all = status.attention.len() as u64 + status.attention_omitted;
-    let _ = writeln!(out, "\nNEEDS ATTENTION ({all})");
+    line(out, &format!("NEEDS ATTENTION ({all})"));
     for item in &status.attention {
-        let _ = writeln!(out, "\n  {:<13} {}", item.kind.as_str(), place(item));
-        let _ = writeln!(out, "  {:<13} {}", "", what(item));
+        line(out, "");
+        line(out, &format!("  {:<13} {}", item.kind.as_str(), place(item)));
+        line(out, &format!("  {:<13} {}", "", what(item)));
         if let Some(hint) = &item.hint {
-            let _ = writeln!(out, "  {:<13} {hint}", "  what to do:");
+            line(out, &format!("  {:<13} {hint}", "  what to do:"));
         }
-        let _ = writeln!(out, "  {:<13} {}", "  since:", when(item, status.at));
+        line(out, &format!("  {:<13} {}", "  since:", when(item, status.at)));
     }
     if status.attention_omitted > 0 {
-        let _ = writeln!(out, "\n  and {} more: see the log", status.attention_omitted);
+        line(out, "");
+        line(out, &format!("  and {} more: see the log", status.attention_omitted));
     }
 }
 
@@ -56,7 +57,7 @@ fn place(item: &Attention) -> String {
     parts.extend(item.table.clone());
     parts.push(match item.kind {
         AttentionKind::SinkDown if item.count > 1 => format!("{} lanes", item.count),
-        _ => format!("{}-{}", item.topic, item.partition),
+        _ => format!("{} partition {}", item.topic, item.partition),
     });
     parts.extend(item.offset.map(|offset| format!("offset {offset}")));
     parts.extend(item.read_id.as_ref().map(|read_id| format!("read {read_id}")));
@@ -71,7 +72,7 @@ fn what(item: &Attention) -> String {
 }
 
 fn when(item: &Attention, now: UnixMillis) -> String {
-    let since = format!("{} ({} ago)", item.since, show_span(now.since(item.since)));
+    let since = format!("{} ({} ago)", item.since.to_the_second(), show_span(now.since(item.since)));
     match item.kind {
         AttentionKind::SinkDown | AttentionKind::LaneStopped => since,
         _ if item.count == 1 => since,
@@ -80,26 +81,22 @@ fn when(item: &Attention, now: UnixMillis) -> String {
 }
 
 fn lanes(out: &mut String, status: &Status) {
+    line(out, "");
     if status.lanes.is_empty() {
-        let _ = writeln!(out, "\nNo lanes: the worker has no partitions.");
+        line(out, "No lanes: the worker has no partitions.");
         return;
     }
-    let mut rows = vec![
-        ["TOPIC", "PARTITION", "STATE", "FRONTIER", "LAG", "BEHIND", "WINDOWS", "LAST STATEMENT"].map(str::to_owned),
-    ];
+    let head = ["TOPIC", "PARTITION", "STATE", "FRONTIER", "LAG", "BEHIND", "WINDOWS", "LAST STATEMENT"];
+    let mut rows = vec![head.map(str::to_owned)];
     rows.extend(status.lanes.iter().map(|lane| row(lane, status.at)));
     let widths: [usize; 8] = std::array::from_fn(|i| rows.iter().map(|row| row[i].chars().count()).max().unwrap_or(0));
-    let _ = writeln!(out);
     for row in rows {
-        let mut line = String::new();
-        for (i, (cell, width)) in row.iter().zip(widths).enumerate() {
+        let cells = row.iter().zip(widths).enumerate().map(|(i, (cell, width))| match i {
             // Numbers end below each other, so that their sizes show.
-            let _ = match i {
-                1 | 3..=6 => write!(line, "{cell:>width$}  "),
-                _ => write!(line, "{cell:<width$}  "),
-            };
-        }
-        let _ = writeln!(out, "{}", line.trim_end());
+            1 | 3..=6 => format!("{cell:>width$}"),
+            _ => format!("{cell:<width$}"),
+        });
+        line(out, cells.collect::<Vec<_>>().join("  ").trim_end());
     }
 }
 
@@ -115,10 +112,10 @@ fn row(lane: &Lane, now: UnixMillis) -> [String; 8] {
     let behind = lane.lag_seconds.map(|seconds| show_span(Duration::from_secs_f64(seconds.clamp(0.0, 1e12))));
     let last = lane.last_statement.as_ref().map(|last| {
         let ago = show_span(now.since(last.at));
-        let found = [("orphan", last.orphans), ("missing", last.missing)];
-        let found: Vec<String> = found.iter().filter(|(_, n)| *n > 0).map(|(what, n)| format!("{n} {what}")).collect();
-        let found = if found.is_empty() { String::new() } else { format!(" ({})", found.join(", ")) };
-        format!("{} {}{found}, {ago} ago", last.table, last.verdict)
+        let counts = [("orphan", last.orphans), ("removed", last.removed), ("missing", last.missing)];
+        let counts: Vec<String> = counts.iter().filter(|(_, n)| *n > 0).map(|(what, n)| counted(*n, what)).collect();
+        let counts = if counts.is_empty() { String::new() } else { format!(" ({})", counts.join(", ")) };
+        format!("{} {}{counts}, {ago} ago", last.table, last.verdict)
     });
     [
         lane.topic.clone(),
@@ -134,15 +131,20 @@ fn row(lane: &Lane, now: UnixMillis) -> [String; 8] {
 
 fn totals(out: &mut String, status: &Status) {
     let c = &status.counters;
-    let _ = writeln!(
+    line(out, "");
+    line(
         out,
-        "\nsince the start: {} records, {} rows written, {} retries, {} rebalances, {} dead letters",
-        c.records, c.rows, c.retries, c.rebalances, c.dead_letters
+        &format!(
+            "since the start: {} records, {} rows written, {} retries, {} rebalances, {} dead letters",
+            c.records, c.rows, c.retries, c.rebalances, c.dead_letters
+        ),
     );
-    let _ = writeln!(
+    line(
         out,
-        "statements: {} ({} held, {} refused): {} orphans found, {} removed; {} missing; {} keys spared",
-        c.statements, c.held, c.refused, c.orphans, c.removed, c.missing, c.spared
+        &format!(
+            "statements: {} ({} held, {} refused): {} orphans found, {} removed; {} missing; {} keys spared",
+            c.statements, c.held, c.refused, c.orphans, c.removed, c.missing, c.spared
+        ),
     );
 }
 
@@ -150,12 +152,19 @@ fn counted(number: u64, noun: &str) -> String {
     match (number, noun) {
         (1, _) => format!("1 {noun}"),
         (_, "try") => format!("{number} tries"),
+        (_, "removed" | "missing") => format!("{number} {noun}"),
         _ => format!("{number} {noun}s"),
     }
 }
 
-/// Read ids and reasons come from records: a terminal's control characters among them are shown, not obeyed.
-fn printable(text: &str) -> String {
-    let keep = |char: char| char == '\n' || !char.is_control();
-    text.chars().flat_map(|char| if keep(char) { vec![char] } else { char.escape_default().collect() }).collect()
+/// Writes one line. Read ids and reasons come from records: control characters in them are shown, not obeyed, so that
+/// none can clear the screen or forge a line.
+fn line(out: &mut String, text: &str) {
+    for char in text.chars() {
+        match char.is_control() {
+            true => out.extend(char.escape_default()),
+            false => out.push(char),
+        }
+    }
+    out.push('\n');
 }
