@@ -113,7 +113,7 @@ impl RecentKeys {
     }
 
     /// Remembers that transaction `xid` (32 bits) changed `key`; calls `forget` for each event that no longer fits.
-    pub(crate) fn push(
+    pub fn push(
         &mut self,
         offset: Offset,
         xid: u32,
@@ -135,11 +135,7 @@ impl RecentKeys {
     }
 
     /// Returns the keys of `table` whose transactions `snapshot` does not see.
-    pub(crate) fn unseen<'a>(
-        &'a self,
-        table: &'a TableName,
-        snapshot: &'a Snapshot,
-    ) -> impl Iterator<Item = &'a Key> + 'a {
+    pub fn unseen<'a>(&'a self, table: &'a TableName, snapshot: &'a Snapshot) -> impl Iterator<Item = &'a Key> + 'a {
         // The arithmetic first: under load thousands of entries are held and next to none is unseen.
         self.entries
             .iter()
