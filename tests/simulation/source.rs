@@ -114,12 +114,8 @@ impl Source {
     }
 
     pub fn assign(&mut self) -> u64 {
-        // 0, 1 and 2 are no ordinary transaction ids, in any epoch.
-        if (self.next_xid as u32) < 3 {
-            self.next_xid = (self.next_xid & !0xffff_ffff) | 3;
-        }
-        let xid = self.next_xid;
-        self.next_xid += 1;
+        let xid = ordinary(self.next_xid);
+        self.next_xid = xid + 1;
         self.running.insert(xid);
         xid
     }
@@ -134,7 +130,7 @@ impl Source {
 
     /// `pg_current_snapshot()`
     pub fn snapshot(&self) -> Seen {
-        let xmax = self.latest_completed + 1;
+        let xmax = ordinary(self.latest_completed + 1);
         let xip: Vec<u64> = self.running.range(..xmax).copied().collect();
         let xmin = xip.first().copied().unwrap_or(xmax);
         Seen { running: self.running.clone(), next: self.next_xid, xmin, xmax, xip }
@@ -319,6 +315,11 @@ impl Source {
             .map(|row| row.1)
             .collect()
     }
+}
+
+/// Skips 0, 1 and 2: they are no ordinary transaction ids, in any epoch.
+fn ordinary(xid: u64) -> u64 {
+    if (xid as u32) < 3 { (xid & !0xffff_ffff) | 3 } else { xid }
 }
 
 impl What {

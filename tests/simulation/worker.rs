@@ -234,7 +234,7 @@ impl Lane {
             && let EventXid::Known(xid) = row.xid
         {
             for key in std::iter::once(&row.key).chain(&row.other_key) {
-                self.recent.push(offset, xid, &row.table, key, |_, _| {});
+                self.recent.push(offset, xid, &row.table, key);
             }
         }
     }
