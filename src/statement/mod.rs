@@ -6,6 +6,7 @@
 
 mod judge;
 mod parts;
+mod recent;
 mod visibility;
 
 use std::sync::Arc;
@@ -14,8 +15,9 @@ use sink_api::{Extent, KeyBound, KeyList, KeyRange, KeySet, Offset, ReadId, Stat
 
 pub use judge::{Caps, OrphanPolicy, judge};
 pub use parts::{Added, Parts};
-pub(crate) use visibility::Forgotten;
-pub use visibility::{RecentKeys, sees, widen};
+pub use recent::RecentKeys;
+pub(crate) use visibility::{Past, Undecided};
+pub use visibility::{sees, widen};
 
 /// A statement of absence, complete, as it stands at its barrier.
 #[derive(Clone, Debug, PartialEq)]

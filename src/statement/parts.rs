@@ -4,8 +4,11 @@
 //! are consecutive slices, and the position is the last part's. A connector that restarts delivers parts again: an equal
 //! part is ignored. A part that disagrees, or that comes before an earlier one, refuses the whole read: nothing is
 //! known then of what came in between.
+//!
+//! A range's lists must be strictly ascending under our encoding and lie inside the bounds, whatever the key type: one
+//! inversion means that source and sink disagree about the order of keys. Lists of single keys come in any order.
 
-use sink_api::{KeyList, KeySet};
+use sink_api::{KeyList, KeyRange, KeySet, KeyType, KeyValue, Rule, StatementKind};
 
 use crate::decode::{Claim, Part};
 
@@ -31,8 +34,13 @@ pub enum Added {
     Repeated,
     /// All parts are there.
     Complete,
-    /// The parts make no whole, for this reason.
-    Refused(String),
+    /// The parts make no whole.
+    Refused {
+        /// The rule that they break.
+        rule: Rule,
+        /// Why.
+        reason: String,
+    },
 }
 
 impl Parts {
@@ -54,31 +62,25 @@ impl Parts {
 
     /// Adds a part.
     pub fn add(&mut self, part: Part) -> Added {
-        if part.parts != self.parts || part.claim != self.claim {
-            return Added::Refused(format!("part {} of {} disagrees with an earlier part", part.part, part.parts));
+        let Part { part: number, parts, .. } = part;
+        if parts != self.parts || part.claim != self.claim {
+            return not_whole(format!("part {number} of {parts} disagrees with an earlier part"));
         }
         let digest = digest(&part);
-        match self.seen.get((part.part as usize).wrapping_sub(1)) {
+        match self.seen.get((number as usize).wrapping_sub(1)) {
             Some(seen) if *seen == digest => return Added::Repeated,
-            Some(_) => {
-                return Added::Refused(format!("part {} of {} came twice and not equal", part.part, part.parts));
-            }
+            Some(_) => return not_whole(format!("part {number} of {parts} came twice and not equal")),
             None => {}
         }
-        if part.part as usize != self.seen.len() + 1 {
-            return Added::Refused(format!(
-                "part {} of {} came after {} parts",
-                part.part,
-                part.parts,
-                self.seen.len()
-            ));
+        if number as usize != self.seen.len() + 1 {
+            return not_whole(format!("part {number} of {parts} came after {} parts", self.seen.len()));
         }
-        if let Err(list) = self.append(part) {
-            return Added::Refused(format!("the parts' slices of `{list}` do not follow one another in order"));
+        if let Err(reason) = self.append(part) {
+            return Added::Refused { rule: Rule::Order, reason };
         }
         self.seen.push(digest);
         if self.bytes() > self.limit {
-            return Added::Refused(format!("its lists pass {} bytes", self.limit));
+            return not_whole(format!("its lists pass {} bytes", self.limit));
         }
         if self.seen.len() == self.parts as usize { Added::Complete } else { Added::Incomplete }
     }
@@ -88,17 +90,29 @@ impl Parts {
         self.asked.bytes() + set_bytes(&self.selected) + set_bytes(&self.changed)
     }
 
-    /// Takes the statement apart: scalar fields, asked, selected and changed keys.
+    /// Takes the statement apart: scalar fields, asked keys as they came, selected and changed keys in order.
     pub fn into_whole(self) -> (Claim, KeyList, KeySet, KeySet) {
-        (self.claim, self.asked, self.selected, self.changed)
+        let sorted = |set: KeySet| match set {
+            KeySet::List(list) if list.first_inversion().is_some() => KeySet::List(list.sorted()),
+            set => set,
+        };
+        (self.claim, self.asked, sorted(self.selected), sorted(self.changed))
     }
 
-    fn append(&mut self, part: Part) -> Result<(), &'static str> {
+    fn append(&mut self, part: Part) -> Result<(), String> {
         // Asked keys stand in the order in which they were asked.
         part.asked.iter().for_each(|key| self.asked.push(key));
-        append_set(&mut self.selected, part.selected).ok_or("selected")?;
-        append_set(&mut self.changed, part.changed).ok_or("changed")
+        let range = match self.claim.kind {
+            StatementKind::ChunkInfo | StatementKind::Chunk => Some(&self.claim.range),
+            StatementKind::Keys | StatementKind::Absence => None,
+        };
+        append(&mut self.selected, part.selected, "selected", range)?;
+        append(&mut self.changed, part.changed, "changed", range)
     }
+}
+
+fn not_whole(reason: String) -> Added {
+    Added::Refused { rule: Rule::Whole, reason }
 }
 
 fn empty_like(set: &KeySet) -> KeySet {
@@ -115,36 +129,68 @@ fn set_bytes(set: &KeySet) -> usize {
     }
 }
 
-fn append_list(list: &mut KeyList, slice: &KeyList) -> Option<()> {
-    if let (Some(last), Some(first)) = (list.last(), slice.get(0))
-        && last >= first
-    {
-        return None;
+/// Appends a slice of a list. With a `range`, the list must be strictly ascending and lie inside.
+fn append(set: &mut KeySet, slice: KeySet, name: &str, range: Option<&KeyRange>) -> Result<(), String> {
+    if slice.is_empty() {
+        // An empty slice has no form of its own.
+        return Ok(());
     }
-    slice.iter().for_each(|key| list.push(key));
-    Some(())
+    if set.is_empty() {
+        *set = empty_like(&slice);
+    }
+    match (set, slice) {
+        (KeySet::List(list), KeySet::List(slice)) => append_list(list, &slice, name, range),
+        (KeySet::Intervals(intervals), KeySet::Intervals(slice)) => append_intervals(intervals, slice, name, range),
+        _ => Err(format!("`{name}` is a list in one part and intervals in another")),
+    }
 }
 
-fn append_set(set: &mut KeySet, slice: KeySet) -> Option<()> {
-    match (set, slice) {
-        (KeySet::List(list), KeySet::List(slice)) => append_list(list, &slice),
-        (KeySet::Intervals(intervals), KeySet::Intervals(slice)) => {
-            if let (Some(last), Some(first)) = (intervals.last(), slice.first())
-                && last.1 >= first.0
-            {
-                return None;
-            }
-            intervals.extend(slice);
-            Some(())
+fn append_list(list: &mut KeyList, slice: &KeyList, name: &str, range: Option<&KeyRange>) -> Result<(), String> {
+    let Some(range) = range else {
+        slice.iter().for_each(|key| list.push(key));
+        return Ok(());
+    };
+    for key in slice.iter() {
+        if list.last().is_some_and(|last| last >= key) {
+            let at = list.len();
+            return Err(format!("`{name}` is not ascending from position {at} to {}", at + 1));
         }
-        // An empty slice has no form of its own.
-        (_, slice) if slice.is_empty() => Some(()),
-        (set, slice) if set.is_empty() => {
-            *set = slice;
-            Some(())
-        }
-        _ => None,
+        list.push(key);
     }
+    in_bounds(slice.get(0), name, range)?;
+    in_bounds(slice.last(), name, range)
+}
+
+fn append_intervals(
+    intervals: &mut Vec<(i64, i64)>,
+    slice: Vec<(i64, i64)>,
+    name: &str,
+    range: Option<&KeyRange>,
+) -> Result<(), String> {
+    for (low, high) in slice {
+        if low > high || intervals.last().is_some_and(|last| last.1 >= low) {
+            return Err(format!("`{name}` is not ascending at interval {}", intervals.len() + 1));
+        }
+        intervals.push((low, high));
+        if let Some(range) = range {
+            in_bounds(Some(&encoded(low)), name, range)?;
+            in_bounds(Some(&encoded(high)), name, range)?;
+        }
+    }
+    Ok(())
+}
+
+fn in_bounds(key: Option<&[u8]>, name: &str, range: &KeyRange) -> Result<(), String> {
+    match key {
+        Some(key) if !range.contains(key) => Err(format!("`{name}` holds a key outside the bounds")),
+        _ => Ok(()),
+    }
+}
+
+fn encoded(value: i64) -> Vec<u8> {
+    let mut key = Vec::new();
+    KeyValue::Int(value).encode(KeyType::Int, &mut key).expect("an integer is a value of the integer key type");
+    key
 }
 
 /// Returns size and hash of a part's lists.

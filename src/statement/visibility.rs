@@ -6,9 +6,7 @@
 //! transaction the read's snapshot does not see is spared. Where events were forgotten that could matter, the statement
 //! is refused.
 
-use std::{collections::VecDeque, sync::Arc};
-
-use sink_api::{Key, Offset, TableName, TableShape, Xid};
+use sink_api::Xid;
 
 use crate::decode::Snapshot;
 
@@ -35,123 +33,49 @@ pub fn widen(low: u32, near: u64) -> u64 {
     }
 }
 
-/// What is known of the events that the memory no longer holds.
+/// What is known of events that the memory does not hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Past {
+    /// None of those that carried a transaction id had a higher one.
+    pub(crate) highest: Option<Xid>,
+    /// There may be others, of which nothing is known and none was applied by this lane: it began in the middle of a
+    /// stream, or a record could not be decoded.
+    pub(crate) unknown: bool,
+    /// There are others, applied, that carried no transaction id.
+    pub(crate) without_id: bool,
+}
+
+/// Why it cannot be told whether a read saw everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Forgotten {
-    /// There were none with a transaction.
-    Nothing,
-    /// None of them had a higher transaction id.
-    UpTo(Xid),
-    /// The lane began in the middle of a stream and cannot tell.
-    Unknown,
+pub(crate) enum Undecided {
+    /// A transaction that the read may not have seen is no longer remembered.
+    Forgotten,
+    /// Nothing is known of earlier events, and the reader did not wait for them.
+    Unsettled,
+    /// The stream does not carry transaction ids.
+    WithoutId,
 }
 
-impl Forgotten {
-    /// Adds one more forgotten transaction.
-    pub(crate) fn and(self, xid: Xid) -> Forgotten {
-        match self {
-            Forgotten::Nothing => Forgotten::UpTo(xid),
-            Forgotten::UpTo(highest) => Forgotten::UpTo(highest.max(xid)),
-            Forgotten::Unknown => Forgotten::Unknown,
+impl Past {
+    /// Adds a transaction.
+    pub(crate) fn add(&mut self, xid: Xid) {
+        self.highest = self.highest.max(Some(xid));
+    }
+
+    /// Checks that the read saw all of the past. `settled` is the reader's own word that it saw every transaction that
+    /// the log holds before its low marker; it decides where the lane knows nothing itself, and only there: events
+    /// *later* than the marker may stand before it, and of those the reader knows nothing.
+    pub(crate) fn seen_by(&self, snapshot: &Snapshot, settled: bool) -> Result<(), Undecided> {
+        if self.without_id {
+            return Err(Undecided::WithoutId);
         }
-    }
-
-    /// Whether everything forgotten was visible to the read. `settled` is the reader's own word that it saw every
-    /// transaction that the log holds before its low marker; it decides only where the lane has no past of its own.
-    pub(crate) fn all_seen(self, snapshot: &Snapshot, settled: bool) -> bool {
-        match self {
-            Forgotten::Nothing => true,
-            Forgotten::UpTo(xid) => widen(xid.0 as u32, snapshot.xmax) < snapshot.xmin,
-            Forgotten::Unknown => settled,
+        if self.highest.is_some_and(|xid| widen(xid.0 as u32, snapshot.xmax) >= snapshot.xmin) {
+            return Err(Undecided::Forgotten);
         }
-    }
-}
-
-#[derive(Clone, Debug)]
-struct Entry {
-    offset: Offset,
-    xid: Xid,
-    table: Arc<TableShape>,
-    key: Key,
-}
-
-/// The keys of the lane's latest transactions, bounded in bytes.
-#[derive(Clone, Debug)]
-pub struct RecentKeys {
-    entries: VecDeque<Entry>,
-    bytes: usize,
-    limit: usize,
-    highest: Option<Xid>,
-    forgotten: Forgotten,
-}
-
-impl RecentKeys {
-    /// Starts a memory of at most `limit` bytes. `past` is the highest transaction id among earlier events;
-    /// `unknown` says that there may be earlier events of which nothing is known.
-    pub fn new(limit: usize, past: Option<Xid>, unknown: bool) -> RecentKeys {
-        let forgotten = match past {
-            _ if unknown => Forgotten::Unknown,
-            Some(xid) => Forgotten::UpTo(xid),
-            None => Forgotten::Nothing,
-        };
-        RecentKeys { entries: VecDeque::new(), bytes: 0, limit, highest: past, forgotten }
-    }
-
-    /// Returns the highest transaction id so far.
-    pub fn highest(&self) -> Option<Xid> {
-        self.highest
-    }
-
-    /// Returns what is known of the events that are no longer held.
-    pub(crate) fn forgotten(&self) -> Forgotten {
-        self.forgotten
-    }
-
-    /// Returns the memory held, in bytes.
-    pub fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// Remembers that transaction `xid` (32 bits) changed `key`; calls `forget` for each event that no longer fits.
-    pub(crate) fn push(
-        &mut self,
-        offset: Offset,
-        xid: u32,
-        table: &Arc<TableShape>,
-        key: &Key,
-        mut forget: impl FnMut(Offset, Xid),
-    ) {
-        let xid = Xid(self.highest.map_or(u64::from(xid), |highest| widen(xid, highest.0)));
-        self.highest = Some(self.highest.map_or(xid, |highest| highest.max(xid)));
-        let entry = Entry { offset, xid, table: Arc::clone(table), key: key.clone() };
-        self.bytes += entry.bytes();
-        self.entries.push_back(entry);
-        while self.bytes > self.limit {
-            let Some(oldest) = self.entries.pop_front() else { break };
-            self.bytes -= oldest.bytes();
-            self.forgotten = self.forgotten.and(oldest.xid);
-            forget(oldest.offset, oldest.xid);
+        if self.unknown && !settled {
+            return Err(Undecided::Unsettled);
         }
-    }
-
-    /// Returns the keys of `table` whose transactions `snapshot` does not see.
-    pub(crate) fn unseen<'a>(
-        &'a self,
-        table: &'a TableName,
-        snapshot: &'a Snapshot,
-    ) -> impl Iterator<Item = &'a Key> + 'a {
-        // The arithmetic first: under load thousands of entries are held and next to none is unseen.
-        self.entries
-            .iter()
-            .filter(move |entry| !sees(snapshot, widen(entry.xid.0 as u32, snapshot.xmax)))
-            .filter(move |entry| &entry.table.name == table)
-            .map(|entry| &entry.key)
-    }
-}
-
-impl Entry {
-    fn bytes(&self) -> usize {
-        size_of::<Entry>() + self.key.as_bytes().len()
+        Ok(())
     }
 }
 
@@ -186,11 +110,13 @@ mod tests {
     #[test]
     fn what_was_forgotten_must_have_been_seen() {
         let snapshot = snapshot(100, 110, &[]);
+        let past = |highest: Option<u64>, unknown| Past { highest: highest.map(Xid), unknown, without_id: false };
 
-        assert!(Forgotten::Nothing.all_seen(&snapshot, false));
-        assert!(Forgotten::UpTo(Xid(99)).all_seen(&snapshot, false));
-        assert!(!Forgotten::UpTo(Xid(100)).all_seen(&snapshot, true));
-        assert!(Forgotten::Unknown.all_seen(&snapshot, true));
-        assert!(!Forgotten::Unknown.all_seen(&snapshot, false));
+        assert_eq!(past(None, false).seen_by(&snapshot, false), Ok(()));
+        assert_eq!(past(Some(99), false).seen_by(&snapshot, false), Ok(()));
+        assert_eq!(past(Some(100), false).seen_by(&snapshot, true), Err(Undecided::Forgotten));
+        assert_eq!(past(Some(99), true).seen_by(&snapshot, true), Ok(()));
+        assert_eq!(past(Some(99), true).seen_by(&snapshot, false), Err(Undecided::Unsettled));
+        assert_eq!(past(Some(100), true).seen_by(&snapshot, true), Err(Undecided::Forgotten));
     }
 }

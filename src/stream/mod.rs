@@ -8,12 +8,16 @@
 //! that have their verdict. It turns each event into steps, in stream order. The [`UnitBuilder`] gathers steps into
 //! units of work. No I/O, no clock, no async: the same records give the same units.
 
+mod close;
+mod closed;
 mod merge;
 mod sequencer;
 mod split;
+mod step;
 mod unit;
 mod window;
 
 pub use merge::merge;
-pub use sequencer::{Limits, Sequencer, Start, Step};
+pub use sequencer::{Limits, Sequencer, Start};
+pub use step::Step;
 pub use unit::{Unit, UnitBuilder, UnitLimits, Work};

@@ -1,19 +1,16 @@
 //! The order of a lane's stream, and what it has to remember of it.
 
-use std::{
-    collections::{BTreeSet, HashSet, VecDeque},
-    sync::Arc,
-};
+use sink_api::{LaneState, Offset, ReadId, RowChange, Rule, StatementKind, Xid};
 
-use sink_api::{
-    Extent, Key, KeyList, KeySet, LaneState, Offset, ReadId, RowChange, Rule, StatementKind, StatementRow, TableShape,
-    Verdict, Xid,
+use super::{
+    close::{Refusal, close, extent_of, statement_id},
+    closed::ClosedReads,
+    step::{Step, refusal, window_refusal},
+    window::{Window, Windows},
 };
-
-use super::window::Window;
 use crate::{
-    decode::{BadRecord, Claim, Damaged, Event, EventXid, Part, RowEvent, Snapshot},
-    statement::{Added, Parts, RecentKeys, Statement, extent_text},
+    decode::{BadRecord, Damaged, Event, EventXid, Part, ReadName, RowEvent},
+    statement::{Added, Parts, RecentKeys},
 };
 
 /// Bounds on what a sequencer remembers.
@@ -21,7 +18,7 @@ use crate::{
 pub struct Limits {
     /// The most bytes of recent transactions' keys.
     pub recent_bytes: usize,
-    /// The most bytes of one open window: changed keys and parts.
+    /// The most bytes of all open windows together: changed keys and parts. One statement's lists may reach it.
     pub window_bytes: usize,
     /// The longest that a window stays open by the stream's own clock, in milliseconds.
     pub window_age_ms: i64,
@@ -49,7 +46,8 @@ impl Default for Limits {
 pub struct Start {
     /// The frontier: records before it only rebuild windows and memory.
     pub frontier: Offset,
-    /// The highest transaction id among the records before the first one that will be pushed.
+    /// The highest transaction id among the records before the first one that will be pushed, as
+    /// [`LaneState::highest_xid`] gave it.
     pub highest_xid: Option<Xid>,
     /// Whether there may be earlier records of which nothing is known.
     pub unknown_past: bool,
@@ -59,25 +57,6 @@ pub struct Start {
     pub partition_count: i32,
 }
 
-/// What is to be done, in stream order.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Step {
-    /// Apply a change.
-    Row(RowChange),
-    /// Remove all rows of a table.
-    Truncate(Arc<TableShape>),
-    /// A barrier: evaluate a statement.
-    Statement(Box<Statement>),
-    /// Write down a statement that proves nothing.
-    Refusal(Box<StatementRow>),
-}
-
-/// How many reads with a verdict are remembered here; the sink remembers them all.
-const CLOSED_READS: usize = 10_000;
-
-/// The most keys of a `changed` list in interval form; beyond, the list says nothing useful.
-const CHANGED_KEYS: u64 = 1_000_000;
-
 /// Turns the events of one partition into steps.
 #[derive(Debug)]
 pub struct Sequencer {
@@ -85,11 +64,8 @@ pub struct Sequencer {
     start: Start,
     next: Offset,
     recent: RecentKeys,
-    windows: Vec<Window>,
-    closed: HashSet<ReadId>,
-    closed_order: VecDeque<ReadId>,
-    /// A table of whose events the transaction is not known.
-    without_xid: Option<String>,
+    windows: Windows,
+    closed: ClosedReads,
 }
 
 impl Sequencer {
@@ -100,26 +76,28 @@ impl Sequencer {
             next: start.frontier,
             recent: RecentKeys::new(limits.recent_bytes, start.highest_xid, start.unknown_past),
             start,
-            windows: Vec::new(),
-            closed: HashSet::new(),
-            closed_order: VecDeque::new(),
-            without_xid: None,
+            windows: Windows::default(),
+            closed: ClosedReads::default(),
         }
     }
 
-    /// Takes the next event. `timestamp` is its record's, in milliseconds since 1970-01-01 UTC.
+    /// Takes the next event and adds what is to be done. `timestamp` is its record's, in milliseconds since 1970-01-01
+    /// UTC.
+    ///
+    /// Before the frontier only refusals are added: what was to be done was done in an earlier life. A statement there
+    /// is refused, for a lane that begins in the middle of a stream; where it has its verdict, the sink knows.
     pub fn push(&mut self, offset: Offset, timestamp: Option<i64>, event: Event, steps: &mut Vec<Step>) {
         let first = steps.len();
         self.expire(offset, timestamp, steps);
         match event {
             Event::Row(row) => self.row(offset, row, steps),
             Event::Truncate { table, .. } => {
-                self.void_table(&table, "the table was truncated inside the window");
+                self.windows.void_table(&table, Rule::TableChange, "the table was truncated inside the window");
                 steps.push(Step::Truncate(table));
             }
             Event::Low(read) => self.low(offset, timestamp, read, steps),
-            Event::Part(part) => self.part(offset, *part, steps),
-            Event::Damaged(damaged) => self.damaged(offset, damaged, steps),
+            Event::Part(part) => steps.extend(self.part(offset, *part)),
+            Event::Damaged(damaged) => steps.extend(self.damaged(offset, damaged)),
             Event::Other(_) => {}
         }
         self.passed(offset, first, steps);
@@ -131,22 +109,26 @@ impl Sequencer {
         let first = steps.len();
         self.expire(offset, timestamp, steps);
         match &bad.key {
-            Some((table, key)) => self.changed(table, key),
-            None => self.windows.iter_mut().for_each(|window| {
-                window.make_void(Rule::Window, format!("the key of the record at offset {offset} could not be read"));
-            }),
+            Some((table, key)) => self.windows.change(offset, table, key),
+            None => {
+                let reason = format!("the key of the record at offset {offset} could not be read");
+                self.windows.void_all(Rule::Window, &reason);
+            }
         }
+        // Its transaction is not known either.
+        self.recent.push_unknown();
         self.passed(offset, first, steps);
     }
 
     /// Returns what the lane must remember if it ends here.
     pub fn state(&self) -> LaneState {
-        let oldest = self.windows.first();
+        let oldest = self.windows.iter().next();
+        let (highest_xid, unknown_past) = oldest.map_or_else(|| self.recent.all(), |window| window.before).stored();
         LaneState {
             next_offset: self.next,
             memory_offset: oldest.map_or(self.next, |window| window.low.min(self.next)),
-            highest_xid: oldest.map_or(self.recent.highest(), |window| window.highest_before),
-            unknown_past: self.start.unknown_past,
+            highest_xid,
+            unknown_past,
             partition_count: self.start.first_partition_count,
         }
     }
@@ -158,92 +140,69 @@ impl Sequencer {
 
     /// Returns the memory held, in bytes.
     pub fn bytes(&self) -> usize {
-        self.recent.bytes() + self.windows.iter().map(Window::bytes).sum::<usize>()
+        self.recent.bytes() + self.windows.bytes()
     }
 
-    /// Ends the record at `offset`. Before the frontier its steps were taken in an earlier life.
+    /// Ends the record at `offset`.
     fn passed(&mut self, offset: Offset, first: usize, steps: &mut Vec<Step>) {
-        if offset < self.start.frontier {
-            steps.truncate(first);
-        } else {
+        if offset >= self.start.frontier {
             self.next = offset.next();
+            return;
         }
+        let refusals: Vec<Step> = steps.drain(first..).filter_map(Step::before_the_frontier).collect();
+        steps.extend(refusals);
     }
 
     fn row(&mut self, offset: Offset, row: RowEvent, steps: &mut Vec<Step>) {
-        self.changed(&row.table, &row.key);
-        if let Some(other) = &row.other_key {
-            self.changed(&row.table, other);
-        }
-        match row.xid {
-            EventXid::Known(xid) => {
-                self.remember(offset, xid, &row.table, &row.key);
-                if let Some(other) = &row.other_key {
-                    self.remember(offset, xid, &row.table, other);
-                }
-            }
-            EventXid::Exempt => {}
-            EventXid::Unknown => {
-                self.without_xid.get_or_insert_with(|| row.table.name.to_string());
+        for key in std::iter::once(&row.key).chain(&row.other_key) {
+            self.windows.change(offset, &row.table, key);
+            match row.xid {
+                EventXid::Known(xid) => self.recent.push(offset, xid, &row.table, key),
+                EventXid::Exempt => {}
+                EventXid::Unknown => self.recent.push_without_id(&row.table),
             }
         }
         steps.push(Step::Row(RowChange { table: row.table, key: row.key, offset, op: row.op }));
     }
 
-    fn changed(&mut self, table: &Arc<TableShape>, key: &Key) {
-        self.windows.iter_mut().for_each(|window| window.change(table, key));
-    }
-
-    fn remember(&mut self, offset: Offset, xid: u32, table: &Arc<TableShape>, key: &Key) {
-        let windows = &mut self.windows;
-        self.recent.push(offset, xid, table, key, |forgotten, xid| {
-            windows.iter_mut().for_each(|window| window.forget(forgotten, xid));
-        });
-    }
-
-    fn low(&mut self, offset: Offset, timestamp: Option<i64>, read: crate::decode::ReadName, steps: &mut Vec<Step>) {
+    fn low(&mut self, offset: Offset, timestamp: Option<i64>, read: ReadName, steps: &mut Vec<Step>) {
         if self.closed.contains(&read.read_id) {
             return;
         }
-        if let Some(window) = self.windows.iter_mut().find(|window| window.read.read_id == read.read_id) {
+        if let Some(window) = self.windows.find(&read.read_id) {
             // The window runs from the first delivery of its low marker.
-            if window.read != read {
+            if !is_same_table(&window.read, &read) {
                 window.make_void(Rule::Whole, "its low markers name different tables");
             }
             return;
         }
-        if self.windows.len() >= self.limits.windows {
-            let oldest = self.windows.remove(0);
+        if let Some(oldest) = self.windows.make_room(self.limits.windows) {
             let reason = format!("more than {} windows were open", self.limits.windows);
-            steps.push(self.refuse_window(offset, oldest, Rule::Window, reason, true));
+            steps.push(self.refuse_window(offset, oldest, reason));
         }
-        self.windows.push(Window::open(read, offset, timestamp, &self.recent));
+        self.windows.open(read, offset, timestamp, self.recent.all());
     }
 
-    fn part(&mut self, offset: Offset, part: Part, steps: &mut Vec<Step>) {
-        let read_id = &part.claim.read.read_id;
-        if matches!(part.claim.kind, StatementKind::ChunkInfo | StatementKind::Absence) {
-            let (parts, added) = Parts::new(part, self.limits.window_bytes);
-            steps.extend(self.close(offset, parts, added, None));
-            return;
+    fn part(&mut self, offset: Offset, part: Part) -> Option<Step> {
+        let read_id = statement_id(&part);
+        if self.closed.contains(&read_id) {
+            return None;
         }
-        if self.closed.contains(read_id) {
-            return;
-        }
-        let Some(index) = self.windows.iter().position(|window| window.read.read_id == *read_id) else {
-            let reason =
-                "its low marker does not stand in the stretch of the stream that this lane has read".to_owned();
-            let step =
-                self.refuse(offset, &part.claim, &Extent::Range(part.claim.range.clone()), Rule::Window, reason, true);
-            steps.push(step);
-            return;
-        };
         let limit = self.limits.window_bytes;
-        let window = &mut self.windows[index];
-        if window.read != part.claim.read {
+        if matches!(part.claim.kind, StatementKind::ChunkInfo | StatementKind::Absence) {
+            let (parts, added) = Parts::new(part, limit);
+            return Some(self.close(offset, read_id, parts, added));
+        }
+        let Some(window) = self.windows.find(&read_id) else {
+            let reason = "its low marker does not stand in the stretch of the stream that this lane has read";
+            let refused = Refusal { rule: Rule::Window, reason: reason.to_owned(), again: true };
+            self.closed.insert(read_id.clone());
+            return Some(refusal(read_id, &part.claim, &extent_of(&part.claim, &part.asked), offset, refused));
+        };
+        if !is_same_table(&window.read, &part.claim.read) {
             window.make_void(Rule::Whole, "its low marker names another table");
         }
-        let (parts, added) = match window.parts.take() {
+        let (parts, added) = match self.windows.take_parts(&read_id) {
             None => Parts::new(part, limit),
             Some(mut parts) => {
                 let added = parts.add(part);
@@ -251,267 +210,51 @@ impl Sequencer {
             }
         };
         match added {
-            Added::Incomplete | Added::Repeated => window.parts = Some(parts),
-            added => {
-                let window = self.windows.remove(index);
-                steps.extend(self.close(offset, parts, added, Some(window)));
+            Added::Incomplete | Added::Repeated => {
+                self.windows.put_parts(&read_id, parts);
+                None
             }
+            added => Some(self.close(offset, read_id, parts, added)),
         }
     }
 
     /// Completes a statement at its last part: it becomes a barrier, or is refused.
-    fn close(&mut self, offset: Offset, parts: Parts, added: Added, window: Option<Window>) -> Option<Step> {
-        let (claim, asked, selected, changed) = parts.into_whole();
-        let extent = match claim.kind {
-            StatementKind::ChunkInfo | StatementKind::Chunk => Extent::Range(claim.range.clone()),
-            StatementKind::Keys | StatementKind::Absence => Extent::Keys(asked.sorted()),
-        };
-        let verdict = if let Added::Refused(reason) = added {
-            Err(Refusal { rule: Rule::Whole, reason, again: true })
-        } else {
-            self.admit(&claim, &extent, &selected).and_then(|()| self.spare(&claim, &changed, window.as_ref()))
-        };
-        let spared = match verdict {
-            Ok(spared) => spared,
-            Err(refusal) => {
-                return Some(self.refuse(offset, &claim, &extent, refusal.rule, refusal.reason, refusal.again));
-            }
-        };
-        let read_id = match claim.kind {
-            StatementKind::Absence => absence_id(&claim.read.read_id, &extent),
-            _ => claim.read.read_id.clone(),
-        };
-        if !self.close_read(&read_id) {
-            return None;
-        }
-        Some(Step::Statement(Box::new(Statement {
-            read_id,
-            kind: claim.kind,
-            source_table: claim.read.source_table,
-            table: claim.read.table,
-            extent,
-            selected,
-            spared: spared.keys,
-            spared_by_window: spared.by_window,
-            spared_by_visibility: spared.by_visibility,
-            confirmed: claim.confirmed,
-            offset,
-        })))
+    fn close(&mut self, offset: Offset, read_id: ReadId, parts: Parts, added: Added) -> Step {
+        let changed = self.windows.find(&read_id).map(|window| (window.read.table.name.clone(), window.low));
+        let changed = changed.map(|(table, low)| self.windows.changed(&table, low));
+        let window = self.windows.remove(&read_id).zip(changed);
+        self.closed.insert(read_id.clone());
+        close(&self.start, &self.recent, offset, read_id, parts, added, window)
     }
 
-    /// Checks what can be checked without the window.
-    fn admit(&self, claim: &Claim, extent: &Extent, selected: &KeySet) -> Result<(), Refusal> {
-        let refuse = |rule, reason| Err(Refusal { rule, reason, again: false });
-        let Start { first_partition_count: first, partition_count: now, .. } = self.start;
-        if first != now {
-            return refuse(
-                Rule::Scope,
-                format!("the topic had {first} partitions and has {now} now, so keys have moved"),
-            );
-        }
-        if now != 1 && claim.kind != StatementKind::Absence {
-            return refuse(
-                Rule::Scope,
-                format!("the topic has {now} partitions; statements are taken on topics of one partition"),
-            );
-        }
-        match extent {
-            Extent::Range(range) => {
-                if let Err(not_native) = claim.read.table.range_order() {
-                    return refuse(Rule::Order, not_native.reason);
-                }
-                if !range.is_ordered() {
-                    return refuse(Rule::Order, "its lower bound lies above its upper bound".to_owned());
-                }
-            }
-            Extent::Keys(asked) => {
-                if let KeySet::List(present) = selected
-                    && present.iter().any(|key| !asked.contains(key))
-                {
-                    return refuse(Rule::Whole, "it calls keys present that were not asked for".to_owned());
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns the keys that the statement must spare.
-    fn spare(&self, claim: &Claim, changed: &KeySet, window: Option<&Window>) -> Result<Spared, Refusal> {
-        if let Some(void) = window.and_then(|window| window.void.as_ref()) {
-            return Err(Refusal { rule: void.rule, reason: void.reason.clone(), again: true });
-        }
-        if changed.len() > CHANGED_KEYS {
-            let reason = format!("it lists more than {CHANGED_KEYS} changed keys");
-            return Err(Refusal { rule: Rule::Whole, reason, again: false });
-        }
-        let mut keys = window.map(Window::changed).unwrap_or_default();
-        let mut cursor = changed.cursor();
-        while let Some(key) = cursor.key() {
-            keys.push(key);
-            cursor.advance();
-        }
-        if !changed.is_empty() {
-            keys = keys.sorted();
-        }
-        let by_window = keys.len() as u64;
-        if let Some(snapshot) = &claim.snapshot {
-            let unseen = self.unseen(claim, snapshot, window)?;
-            if !unseen.is_empty() {
-                unseen.iter().for_each(|key| keys.push(key.as_bytes()));
-                keys = keys.sorted();
-            }
-        }
-        let by_visibility = keys.len() as u64 - by_window;
-        Ok(Spared { keys, by_window, by_visibility })
-    }
-
-    /// Returns the keys of events before the close whose transactions the read did not see.
-    fn unseen<'a>(
-        &'a self,
-        claim: &'a Claim,
-        snapshot: &'a Snapshot,
-        window: Option<&Window>,
-    ) -> Result<BTreeSet<&'a Key>, Refusal> {
-        if let Some(table) = &self.without_xid {
-            let reason = format!(
-                "the events of {table} carry no transaction id; add `txId` to the flattening transform \
-                 (`add.headers=txId` or `add.fields=txId`)"
-            );
-            return Err(Refusal { rule: Rule::Visibility, reason, again: false });
-        }
-        let forgotten = window.map_or(self.recent.forgotten(), |window| window.forgotten);
-        if !forgotten.all_seen(snapshot, claim.settled) {
-            let reason = "transactions that the read may not have seen are no longer remembered".to_owned();
-            return Err(Refusal { rule: Rule::Visibility, reason, again: true });
-        }
-        Ok(self.recent.unseen(&claim.read.table.name, snapshot).collect())
-    }
-
-    fn damaged(&mut self, offset: Offset, damaged: Damaged, steps: &mut Vec<Step>) {
+    fn damaged(&mut self, offset: Offset, damaged: Damaged) -> Option<Step> {
         // A statement of another format version, or of another topic, is not about a window of ours; a damaged part is.
-        if let Some(read_id) = &damaged.read_id {
-            if self.closed.contains(read_id) {
-                return;
+        let read_id = match damaged.read_id.clone() {
+            Some(read_id) if self.closed.contains(&read_id) => return None,
+            Some(read_id) => {
+                self.windows.remove(&read_id);
+                self.closed.insert(read_id.clone());
+                read_id
             }
-            self.windows.retain(|window| window.read.read_id != *read_id);
-            self.close_read(read_id);
-        }
-        let read_id = damaged.read_id.unwrap_or_else(|| ReadId(format!("unnamed@{offset}")));
-        steps.push(Step::Refusal(Box::new(StatementRow {
-            read_id,
-            kind: damaged.kind,
-            table: None,
-            source_table: damaged.source_table.unwrap_or_default(),
-            extent: String::new(),
-            offset,
-            verdict: Verdict::Refused { rule: damaged.rule, reason: damaged.reason, again: false },
-            orphans: 0,
-            removed: 0,
-            missing: 0,
-            spared: 0,
-            in_range: 0,
-        })));
-    }
-
-    fn void_table(&mut self, table: &Arc<TableShape>, reason: &str) {
-        self.windows
-            .iter_mut()
-            .filter(|window| window.is_about(table))
-            .for_each(|window| window.make_void(Rule::TableChange, reason));
+            None => ReadId(format!("unnamed@{offset}")),
+        };
+        Some(Step::damaged(read_id, offset, damaged))
     }
 
     fn expire(&mut self, offset: Offset, now: Option<i64>, steps: &mut Vec<Step>) {
         let limits = self.limits;
-        while let Some(index) =
-            self.windows.iter().position(|window| window.is_over(limits.window_bytes, limits.window_age_ms, now))
-        {
-            let window = self.windows.remove(index);
-            let reason = "its window was open for too long".to_owned();
-            steps.push(self.refuse_window(offset, window, Rule::Window, reason, true));
+        while let Some(window) = self.windows.expire(limits.window_bytes, limits.window_age_ms, now) {
+            steps.push(self.refuse_window(offset, window, "its window was open for too long".to_owned()));
         }
     }
 
-    fn refuse_window(&mut self, offset: Offset, window: Window, rule: Rule, reason: String, again: bool) -> Step {
-        self.close_read(&window.read.read_id);
-        Step::Refusal(Box::new(StatementRow {
-            read_id: window.read.read_id,
-            kind: StatementKind::Chunk,
-            table: Some(window.read.table.name.clone()),
-            source_table: window.read.source_table,
-            extent: String::new(),
-            offset,
-            verdict: Verdict::Refused { rule, reason, again },
-            orphans: 0,
-            removed: 0,
-            missing: 0,
-            spared: 0,
-            in_range: 0,
-        }))
-    }
-
-    fn refuse(
-        &mut self,
-        offset: Offset,
-        claim: &Claim,
-        extent: &Extent,
-        rule: Rule,
-        reason: String,
-        again: bool,
-    ) -> Step {
-        let read_id = match claim.kind {
-            StatementKind::Absence => absence_id(&claim.read.read_id, extent),
-            _ => claim.read.read_id.clone(),
-        };
-        self.close_read(&read_id);
-        Step::Refusal(Box::new(StatementRow {
-            read_id,
-            kind: claim.kind,
-            table: Some(claim.read.table.name.clone()),
-            source_table: claim.read.source_table.clone(),
-            extent: extent_text(extent),
-            offset,
-            verdict: Verdict::Refused { rule, reason, again },
-            orphans: 0,
-            removed: 0,
-            missing: 0,
-            spared: 0,
-            in_range: 0,
-        }))
-    }
-
-    /// Notes that a read has its verdict. Returns whether it had none before.
-    fn close_read(&mut self, read_id: &ReadId) -> bool {
-        if !self.closed.insert(read_id.clone()) {
-            return false;
-        }
-        self.closed_order.push_back(read_id.clone());
-        if self.closed_order.len() > CLOSED_READS
-            && let Some(oldest) = self.closed_order.pop_front()
-        {
-            self.closed.remove(&oldest);
-        }
-        true
+    fn refuse_window(&mut self, offset: Offset, window: Window, reason: String) -> Step {
+        self.closed.insert(window.read.read_id.clone());
+        window_refusal(window, offset, reason)
     }
 }
 
-struct Refusal {
-    rule: Rule,
-    reason: String,
-    again: bool,
-}
-
-struct Spared {
-    keys: KeyList,
-    by_window: u64,
-    by_visibility: u64,
-}
-
-/// Names one absence event: the events of one read share its id, and each has a verdict of its own.
-fn absence_id(read_id: &ReadId, extent: &Extent) -> ReadId {
-    use sha2::{Digest, Sha256};
-
-    let Extent::Keys(keys) = extent else { return read_id.clone() };
-    let mut hash = Sha256::new();
-    keys.iter().for_each(|key| hash.update(key));
-    ReadId(format!("{read_id}#{}", hex::encode(&hash.finalize()[..8])))
+/// Whether two markers of one read are about the same table. Its shape may have been read anew in between.
+fn is_same_table(left: &ReadName, right: &ReadName) -> bool {
+    left.source_table == right.source_table && left.table.name == right.table.name
 }
