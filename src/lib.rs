@@ -41,6 +41,7 @@
 //! | `sink_api` | what a sink is, and the words that both sides share |
 //! | `sink_postgres` | the PostgreSQL sink; the only place that names sqlx |
 
+pub mod apply;
 pub mod cli;
 pub mod clock;
 pub mod commands;

@@ -13,6 +13,9 @@ mod writer;
 use crate::retry::Backoff;
 use observer::Observer;
 use sink_api::{ErrorClass, SinkError};
+
+pub use barrier::Rules;
+
 use writer::Wait;
 
 /// Asks the sink until it answers: transient errors are waited out, visibly.

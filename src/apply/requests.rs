@@ -17,7 +17,7 @@ use crate::metrics::RequestKind;
 const KEYS_A_REQUEST: usize = 1_000;
 
 /// Sends what a unit's report asks for. A request that cannot be sent is shown; the next pass finds its keys again.
-pub(super) async fn send<O: Outlet>(outlet: &O, lane: &LaneId, report: &Report, observer: &Observer) {
+pub(super) async fn send<O: Outlet>(outlet: &O, lane: &LaneId, report: &Report, observer: &mut Observer) {
     if !outlet.can_request() {
         return;
     }

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::{
+    Rules,
     feeds::Feeds,
     kafka_port::{KafkaOutlet, KafkaRecords, failure},
     lane::{Lane, LaneEnd, LaneSettings},
@@ -19,7 +20,6 @@ use super::{
     patiently,
     start::{self, CannotStart, LogBounds, Plan},
     writer::Writer,
-    Rules,
 };
 use crate::{
     commands::Outcome,
@@ -160,13 +160,17 @@ impl<S: Sink> Worker<S> {
         partitions: i32,
         observer: &mut Observer,
     ) -> Result<(sink_api::Claimed<S::Lane>, kafka::Records, Plan), LaneEnd> {
-        let failed = |what: String, hint: &str| LaneEnd::Failed { what: format!("{id}: {what}"), hint: hint.to_owned() };
+        let failed =
+            |what: String, hint: &str| LaneEnd::Failed { what: format!("{id}: {what}"), hint: hint.to_owned() };
         let claimed = patiently(observer, || self.sink.claim(id)).await.map_err(|error| {
             failed(error.to_string(), error.hint.as_deref().unwrap_or("mend the sink, then restart the worker"))
         })?;
         if let Some(other) = claimed.other_incarnation {
             return Err(failed(
-                format!("the topic was deleted and made again: its id is {}, the sink's frontier is of {other}", id.topic_id),
+                format!(
+                    "the topic was deleted and made again: its id is {}, the sink's frontier is of {other}",
+                    id.topic_id
+                ),
                 "load the tables afresh from the new topic, then run `sink-repair reset --topic`",
             ));
         }
