@@ -129,6 +129,11 @@ impl Session {
         within(GRACE, self.connection.execute(sqlx::raw_sql("ROLLBACK"))).await.map(drop)
     }
 
+    /// Whether the server still answers.
+    pub(crate) async fn is_alive(&mut self) -> bool {
+        within(GRACE, self.connection.execute(sqlx::raw_sql("SELECT 1"))).await.is_ok()
+    }
+
     /// Runs statements without parameters, in one message.
     pub(crate) async fn script(&mut self, sql: SqlStr) -> Result<(), sqlx::Error> {
         within(self.limit, self.connection.execute(sqlx::raw_sql(sql))).await.map(drop)

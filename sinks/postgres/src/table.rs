@@ -4,10 +4,7 @@ use std::sync::Arc;
 
 use sink_api::{KeyType, TableShape};
 
-use crate::{
-    binding::Carrier,
-    identifier::{quote_identifier, quote_table},
-};
+use crate::binding::Carrier;
 
 /// A table with what its statements are made of.
 #[derive(Debug, PartialEq)]
@@ -45,6 +42,8 @@ pub(crate) struct TableColumn {
     pub(crate) to_text: String,
     /// What separates the elements of an array's text form.
     pub(crate) delimiter: u8,
+    /// The most bytes that the type takes, where it cuts longer texts in silence.
+    pub(crate) most_bytes: Option<usize>,
     /// Whether the column is part of the key.
     pub(crate) is_key: bool,
 }
@@ -83,9 +82,4 @@ impl KeyPart {
     pub(crate) fn ordered(&self, alias: &str) -> String {
         format!("{alias}.{}{}", self.sql, self.collate)
     }
-}
-
-/// Returns SQL text for a table and a column.
-pub(crate) fn sql_names(shape: &TableShape) -> (String, Vec<String>) {
-    (quote_table(&shape.name), shape.columns.iter().map(|column| quote_identifier(&column.name)).collect())
 }

@@ -151,6 +151,11 @@ pub(super) fn timestamp(micros: i64) -> Result<i64, ValueError> {
     }
 }
 
+/// Converts microseconds from 1970 to microseconds from 2000, no further than PostgreSQL's first and last instant.
+pub(crate) fn postgres_micros(micros: i64) -> i64 {
+    timestamp(micros).unwrap_or(i64::MIN)
+}
+
 /// Converts days from 2000 to days from 1970.
 pub(super) fn date_from_postgres(days: i32) -> i32 {
     if days == i32::MIN || days == i32::MAX { days } else { days + EPOCH_DAYS }

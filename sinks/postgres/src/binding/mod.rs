@@ -13,5 +13,5 @@ mod numeric;
 mod text_form;
 
 pub(crate) use carrier::Carrier;
-pub(crate) use column_buffer::{ColumnBuffer, Raw, ValueError};
+pub(crate) use column_buffer::{ColumnBuffer, Raw, ValueError, postgres_micros};
 pub(crate) use key_values::{KeyBuffers, KeyFault, append_key_page, key_json, key_values, scalar_parameters};
