@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use tokio_util::sync::CancellationToken;
-
 use crate::{
-    config::{ApplySettings, Command, ConfirmSettings, ResetSettings, UndoSettings},
+    apply,
+    config::{Command, ConfirmSettings, ResetSettings, UndoSettings},
     metrics::Metrics,
     status, stop,
 };
@@ -41,7 +40,7 @@ pub const USAGE: u8 = 64;
 /// When it failed, with what happened and, where there is one, the way out.
 pub async fn run(command: Command, metrics: Arc<Metrics>) -> anyhow::Result<Outcome> {
     match command {
-        Command::Apply(settings) => apply(*settings, metrics, stop::on_signal()?).await,
+        Command::Apply(settings) => apply::apply(*settings, metrics, stop::on_signal()?).await,
         Command::Undo(settings) => undo(settings).await,
         Command::Confirm(settings) => confirm(settings).await,
         Command::Reset(settings) => reset(settings).await,
@@ -50,12 +49,6 @@ pub async fn run(command: Command, metrics: Arc<Metrics>) -> anyhow::Result<Outc
             Ok(if attention { Outcome::Found } else { Outcome::Done })
         }
     }
-}
-
-/// Applies the stream until `stop` is cancelled, or every partition is caught up (`until_caught_up`). Serves
-/// `settings.listen` meanwhile. An error when every lane has stopped, or Kafka or the sink refuses the set-up at start.
-async fn apply(settings: ApplySettings, _metrics: Arc<Metrics>, _stop: CancellationToken) -> anyhow::Result<Outcome> {
-    anyhow::bail!("apply {}: the lanes are built in another room", settings.name)
 }
 
 /// Brings removed rows back and says, table by table, how many were restored, how many keys hold a row again, and what

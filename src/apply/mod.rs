@@ -1,5 +1,7 @@
 //! The command `apply`: applies a change stream and its statements of absence to a sink.
 mod barrier;
+mod command;
+pub(crate) mod connect;
 mod feeds;
 mod kafka_port;
 mod lane;
@@ -15,6 +17,7 @@ use observer::Observer;
 use sink_api::{ErrorClass, SinkError};
 
 pub use barrier::Rules;
+pub use command::apply;
 
 use writer::Wait;
 

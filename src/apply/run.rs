@@ -13,6 +13,7 @@ use tracing::{info, warn};
 
 use super::{
     Rules,
+    command::publish,
     feeds::Feeds,
     kafka_port::{KafkaOutlet, KafkaRecords, failure},
     lane::{Lane, LaneEnd, LaneSettings},
@@ -25,6 +26,7 @@ use crate::{
     commands::Outcome,
     config::{ApplySettings, StartAt as ConfiguredStart},
     decode::{DecodeSettings, Decoder},
+    http::Heartbeat,
     kafka::{self, Assignment, ClientSettings, Consumer, Edge, GroupEvent, PartitionError, Producer, StartAt},
     metrics::Metrics,
     status::StatusBoard,
@@ -55,9 +57,11 @@ impl<S: Sink> Worker<S> {
         self: Arc<Worker<S>>,
         consumer: Consumer,
         mut events: mpsc::UnboundedReceiver<GroupEvent>,
+        heartbeat: Heartbeat,
     ) -> anyhow::Result<Outcome> {
         let mut lanes: JoinSet<LaneEnd> = JoinSet::new();
         let mut tally = Tally::default();
+        let mut publishing = Box::pin(publish(&consumer, &self.board, &self.metrics, &heartbeat));
         let ended = loop {
             tokio::select! {
                 // A stop before all else; then what lanes say, so that a last lane's end is not overtaken by a new one.
@@ -82,8 +86,10 @@ impl<S: Sink> Worker<S> {
                     }
                     None => break Err(anyhow::anyhow!("the consumer has ended")),
                 },
+                () = &mut publishing => {}
             }
         };
+        drop(publishing);
         consumer.stop(GRACE).await;
         while let Some(end) = lanes.join_next().await {
             tally.add(end.context("run a lane")?);

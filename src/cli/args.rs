@@ -6,9 +6,12 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use clap::{ArgAction, Args, Parser, Subcommand};
 use sink_api::TableName;
 
-use crate::config::{
-    BinaryMode, DecimalMode, GivenSink, HstoreMode, IntervalMode, KafkaProperty, LogFormat, Orphans, OutputFormat,
-    StartAt, TableTemplate, TimeMode, TopicTable, TruncateMode, Usage, defaults, kafka, sink, table, units,
+use crate::{
+    config::{
+        GivenSink, KafkaProperty, LogFormat, Orphans, OutputFormat, StartAt, TopicTable, TruncateMode, Usage, defaults,
+        kafka, sink, table, units,
+    },
+    decode::{BinaryMode, DecimalMode, HstoreMode, IntervalMode, TableMapping, TimeMode},
 };
 
 /// Repairs CDC sinks in place: applies a change stream and removes orphan rows at proven positions of it.
@@ -134,9 +137,9 @@ pub(crate) struct SinkArgs {
 #[command(next_help_heading = "Sink")]
 pub(crate) struct TableArgs {
     /// Sink table of a source table; {connector} and {database} may stand in it too.
-    #[arg(long, value_name = "TEMPLATE", default_value = defaults::SINK_TABLE)]
-    pub(crate) sink_table: TableTemplate,
-    /// Sink table of a topic whose flattened rows do not name their source table; repeatable.
+    #[arg(long, value_name = "TEMPLATE", default_value = defaults::SINK_TABLE, value_parser = table::mapping)]
+    pub(crate) sink_table: TableMapping,
+    /// Source table of a topic whose flattened rows do not name it; repeatable.
     #[arg(long, value_name = "TOPIC=TABLE", action = ArgAction::Append)]
     pub(crate) source_table: Vec<TopicTable>,
     /// Drop values of columns that the sink's table lacks [default: such a column stops the lane].

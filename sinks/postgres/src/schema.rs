@@ -50,8 +50,8 @@ CREATE TABLE IF NOT EXISTS sink_repair.stream (
     topic text NOT NULL,
     topic_id uuid NOT NULL,
     claimed_by text NOT NULL,
-    claimed_at timestamptz NOT NULL DEFAULT now(),
-    PRIMARY KEY (table_schema, table_name)
+    claimed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (table_schema, table_name, source, topic_id)
 );
 CREATE TABLE IF NOT EXISTS sink_repair.statement (
     name text NOT NULL,
@@ -171,10 +171,7 @@ async fn exists(session: &mut Session) -> Result<bool, SinkError> {
     let fail = |error: sqlx::Error| classify("look for schema sink_repair", &error);
     session.begin().await.map_err(fail)?;
     let row = session
-        .own_optional(
-            "SELECT to_regclass('sink_repair.removal_count') IS NOT NULL",
-            PgArguments::default(),
-        )
+        .own_optional("SELECT to_regclass('sink_repair.removal_count') IS NOT NULL", PgArguments::default())
         .await;
     let exists = match row {
         // The schema is there and closed to this role.

@@ -54,8 +54,8 @@ use serde::{Deserialize, Serialize};
 use crate::Decimal;
 
 pub use decode::KeyReader;
-pub(crate) use encode::{int, int_of};
 pub use encode::{append_bytes, append_text};
+pub(crate) use encode::{int, int_of};
 
 /// The type of one key column: it says how the column's values are encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

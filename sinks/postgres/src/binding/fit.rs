@@ -235,7 +235,9 @@ mod tests {
         assert!(!fits(ColumnType::Float32, Value::Float(0.123_456_789_012)));
         assert!(!fits(ColumnType::Float32, Value::Float(1e300)) && !fits(ColumnType::Float32, Value::Float(1e-300)));
         assert!(!fits(ColumnType::Float64, Value::Int(9_007_199_254_740_993)));
-        assert!(fits(ColumnType::Float64, number("0.1")) && !fits(ColumnType::Float64, number("0.1000000000000000055")));
+        assert!(
+            fits(ColumnType::Float64, number("0.1")) && !fits(ColumnType::Float64, number("0.1000000000000000055"))
+        );
     }
 
     #[test]
