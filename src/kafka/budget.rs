@@ -90,7 +90,6 @@ impl LaneShare {
         let free = self.ahead.load(Ordering::SeqCst) + more < ahead_limit && budget.used() + more < budget.limit;
         free || (more == 0 && self.held() == 0)
     }
-
 }
 
 /// Bytes of the budget, given back when dropped.

@@ -118,8 +118,9 @@ impl ConsumerContext for GroupContext {
         let outcomes = offsets.elements().into_iter().map(|element| CommitOutcome {
             partition: TopicPartition::new(element.topic(), element.partition()),
             offset: element.offset().to_raw().unwrap_or(-1),
-            result: overall
-                .and_then(|()| element.error().map_err(|err| err.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail))),
+            result: overall.and_then(|()| {
+                element.error().map_err(|err| err.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail))
+            }),
         });
         self.note().commits.extend(outcomes);
     }
@@ -145,7 +146,10 @@ impl ConsumerContext for QuietContext {}
 fn log(level: RDKafkaLogLevel, facility: &str, message: &str) {
     match level {
         // Not our ERROR: librdkafka goes on trying, and says this of every refused connection.
-        RDKafkaLogLevel::Emerg | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Critical | RDKafkaLogLevel::Error
+        RDKafkaLogLevel::Emerg
+        | RDKafkaLogLevel::Alert
+        | RDKafkaLogLevel::Critical
+        | RDKafkaLogLevel::Error
         | RDKafkaLogLevel::Warning => warn!(target: "librdkafka", facility, "{message}"),
         RDKafkaLogLevel::Notice => info!(target: "librdkafka", facility, "{message}"),
         RDKafkaLogLevel::Info | RDKafkaLogLevel::Debug => debug!(target: "librdkafka", facility, "{message}"),

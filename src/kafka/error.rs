@@ -71,9 +71,9 @@ impl PartitionError {
     /// Returns what to do about it.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            PartitionError::RecordsLost { .. } => {
-                Some("load the tables afresh (an incremental snapshot), then reset the lane's frontier; keep records longer")
-            }
+            PartitionError::RecordsLost { .. } => Some(
+                "load the tables afresh (an incremental snapshot), then reset the lane's frontier; keep records longer",
+            ),
             PartitionError::BeyondEnd { .. } => {
                 Some("the topic was truncated or restored: load the tables afresh, then reset the lane's frontier")
             }

@@ -56,8 +56,7 @@ pub async fn fetch_one(
     limit: Duration,
 ) -> Result<RawRecord, FetchError> {
     let config = settings.observer(group)?;
-    let client: BaseConsumer<QuietContext> =
-        config.create_with_context(QuietContext).map_err(|err| refused(&err))?;
+    let client: BaseConsumer<QuietContext> = config.create_with_context(QuietContext).map_err(|err| refused(&err))?;
     let task = (partition.clone(), offset);
     let fetched = tokio::task::spawn_blocking(move || fetch(&client, &task.0, task.1, Instant::now() + limit)).await;
     fetched.unwrap_or_else(|_| {
@@ -71,8 +70,7 @@ fn fetch(
     offset: Offset,
     deadline: Instant,
 ) -> Result<RawRecord, FetchError> {
-    let unanswered =
-        |why: String| FetchError::Unanswered { partition: partition.clone(), offset, why };
+    let unanswered = |why: String| FetchError::Unanswered { partition: partition.clone(), offset, why };
     let gone = || FetchError::Gone { partition: partition.clone(), offset };
     client.assign(&offset_list([(partition, offset.0)])).map_err(|err| unanswered(err.to_string()))?;
     let mut why = "no answer in time".to_owned();

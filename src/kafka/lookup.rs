@@ -92,8 +92,7 @@ impl Drop for Client {
 
 impl Lookup {
     pub(super) fn new(settings: &ClientSettings, group: &str, pulse: Arc<Pulse>) -> Result<Lookup, SettingsError> {
-        let client =
-            settings.observer(group)?.create_with_context(QuietContext).map_err(|err| refused(&err))?;
+        let client = settings.observer(group)?.create_with_context(QuietContext).map_err(|err| refused(&err))?;
         Ok(Lookup { client: Arc::new(Client(Some(client))), pulse })
     }
 

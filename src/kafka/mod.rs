@@ -39,10 +39,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rdkafka::{
-    config::FromClientConfigAndContext,
-    consumer::BaseConsumer,
-};
+use rdkafka::{config::FromClientConfigAndContext, consumer::BaseConsumer};
 use tokio::sync::{mpsc, oneshot};
 use tracing::warn;
 

@@ -94,9 +94,10 @@ impl Producer {
         outgoing.timestamp = record.timestamp;
         if !record.headers.is_empty() {
             let headers = OwnedHeaders::new_with_capacity(record.headers.len());
-            outgoing.headers = Some(record.headers.iter().fold(headers, |headers, (name, value)| {
-                headers.insert(Header { key: name, value: value.as_deref() })
-            }));
+            outgoing.headers =
+                Some(record.headers.iter().fold(headers, |headers, (name, value)| {
+                    headers.insert(Header { key: name, value: value.as_deref() })
+                }));
         }
         match self.inner.send(outgoing, Duration::ZERO).await {
             Ok(delivery) => Ok((Partition(delivery.partition), Offset(delivery.offset))),
@@ -132,18 +133,13 @@ impl Outgoing<'_> {
 ///
 /// # Errors
 /// When it could not be created, with the broker's reason.
-pub async fn ensure_topic(
-    settings: &ClientSettings,
-    topic: &str,
-    replication: Option<i32>,
-) -> Result<(), SendError> {
+pub async fn ensure_topic(settings: &ClientSettings, topic: &str, replication: Option<i32>) -> Result<(), SendError> {
     let failed = |why: String| SendError::Unacknowledged { topic: topic.to_owned(), why: format!("create it: {why}") };
     let config = settings.client().map_err(|err| failed(err.to_string()))?;
     let admin = AdminClient::from_config_and_context(&config, QuietContext).map_err(|err| failed(err.to_string()))?;
     // -1 is the broker's default (KIP-464).
     let wanted = NewTopic::new(topic, 1, TopicReplication::Fixed(replication.unwrap_or(-1)));
-    let options =
-        AdminOptions::new().request_timeout(Some(CREATE_WITHIN)).operation_timeout(Some(CREATE_WITHIN));
+    let options = AdminOptions::new().request_timeout(Some(CREATE_WITHIN)).operation_timeout(Some(CREATE_WITHIN));
     let results = admin.create_topics([&wanted], &options).await.map_err(|err| failed(err.to_string()));
     // Dropping an admin client joins its thread.
     tokio::task::spawn_blocking(move || drop(admin));

@@ -82,8 +82,7 @@ impl PollLoop {
         if !partitions.is_empty() {
             info!(partitions = list(&partitions), lost = ending.lost, "giving up partitions");
         }
-        let lanes: Vec<LaneQueue> =
-            partitions.iter().filter_map(|partition| self.lanes.remove(partition)).collect();
+        let lanes: Vec<LaneQueue> = partitions.iter().filter_map(|partition| self.lanes.remove(partition)).collect();
         for lane in &lanes {
             lane.state.ending.send_replace(Some(ending));
         }
