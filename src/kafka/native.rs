@@ -14,6 +14,8 @@ use rdkafka::{ClientContext, client::Client, error::RDKafkaErrorCode, message::B
 use rdkafka_sys as sys;
 use sink_api::TopicId;
 
+use crate::record::Header;
+
 /// What the cluster says about a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicDescription {
@@ -63,6 +65,11 @@ pub(super) fn describe_topics<C: ClientContext>(
         topics.iter().map(|name| CString::new(*name)).collect::<Result<_, _>>().map_err(|_| RDKafkaErrorCode::Fail)?;
     let mut pointers: Vec<_> = names.iter().map(|name| name.as_ptr()).collect();
     let millis = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
+    // Any broker knows; librdkafka's own choice, the controller, may be away while the others answer.
+    let metadata = client
+        .fetch_metadata(Some(topics[0]), timeout)
+        .map_err(|err| err.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail))?;
+    let broker = metadata.orig_broker_id();
 
     // SAFETY: `client` outlives the call, so its handle is valid throughout. `pointers` are NUL-terminated strings that
     // `names` keeps alive; librdkafka copies them. The queue, the options and the event are freed by `Owned`, after
@@ -75,6 +82,7 @@ pub(super) fn describe_topics<C: ClientContext>(
             sys::rd_kafka_AdminOptions_destroy,
         )?;
         sys::rd_kafka_AdminOptions_set_request_timeout(options.get(), millis, ptr::null_mut(), 0);
+        sys::rd_kafka_AdminOptions_set_broker(options.get(), broker, ptr::null_mut(), 0);
         let collection = Owned::new(
             sys::rd_kafka_TopicCollection_of_topic_names(pointers.as_mut_ptr(), pointers.len()),
             sys::rd_kafka_TopicCollection_destroy,
@@ -132,12 +140,9 @@ fn accept(code: sys::rd_kafka_resp_err_t) -> Result<(), RDKafkaErrorCode> {
     }
 }
 
-/// A header, copied.
-pub(super) type OwnedHeader = (String, Option<Box<[u8]>>);
-
 /// Copies the headers that `wanted` names, in order. Names are made UTF-8; rust-rdkafka's own iterator panics on one
 /// that is not.
-pub(super) fn headers(message: &BorrowedMessage<'_>, wanted: impl Fn(&str) -> bool) -> Vec<OwnedHeader> {
+pub(super) fn headers(message: &BorrowedMessage<'_>, wanted: impl Fn(&str) -> bool) -> Vec<Header> {
     let mut copied = Vec::new();
     let mut list = ptr::null_mut();
     // SAFETY: `message` is alive, and so are its headers, whose names and values are copied before it ends. librdkafka
@@ -159,4 +164,52 @@ pub(super) fn headers(message: &BorrowedMessage<'_>, wanted: impl Fn(&str) -> bo
         }
     }
     copied
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::time::Instant;
+
+    use rdkafka::{
+        ClientConfig,
+        consumer::{BaseConsumer, Consumer},
+        message::{BorrowedHeaders, Header as RdHeader, OwnedHeaders},
+        mocking::MockCluster,
+        producer::{BaseProducer, BaseRecord, Producer},
+    };
+
+    use super::*;
+
+    #[test]
+    fn headers_whose_names_are_not_utf_8_are_read() {
+        let cluster = MockCluster::new(1).unwrap();
+        cluster.create_topic("t", 1, 1).unwrap();
+        let mut config = ClientConfig::new();
+        config.set("bootstrap.servers", cluster.bootstrap_servers()).set("group.id", "g");
+        let producer: BaseProducer = config.create().unwrap();
+        let headers = OwnedHeaders::new();
+        let list = (headers.as_borrowed() as *const BorrowedHeaders).cast_mut().cast::<sys::rd_kafka_headers_t>();
+        // SAFETY: `list` is the native list that `headers` owns; name and value are copied.
+        let added = unsafe { sys::rd_kafka_header_add(list, c"na\xffme".as_ptr(), 5, c"1".as_ptr().cast(), 1) };
+        accept(added).unwrap();
+        let headers = headers.insert(RdHeader { key: "null", value: None::<&str> });
+        producer.send(BaseRecord::<(), str>::to("t").payload("v").headers(headers)).unwrap();
+        producer.flush(Duration::from_secs(10)).unwrap();
+
+        let consumer: BaseConsumer = config.create().unwrap();
+        consumer
+            .assign(&super::super::context::offset_list([(&super::super::TopicPartition::new("t", 0), 0)]))
+            .unwrap();
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let message =
+            std::iter::from_fn(|| (Instant::now() < deadline).then(|| consumer.poll(Duration::from_millis(100))))
+                .flatten()
+                .find_map(Result::ok)
+                .unwrap();
+
+        let expected = [("na\u{fffd}me".to_owned(), Some(b"1".as_slice().into())), ("null".to_owned(), None)];
+        assert_eq!(super::headers(&message, |_| true), expected);
+    }
 }

@@ -23,7 +23,7 @@ use super::{
     GroupEvent,
     budget::Wake,
     context::{GroupContext, offset_list, partition_list},
-    error::{FatalError, TopicPartition},
+    error::{FatalError, PartitionError, TopicPartition},
     health::Pulse,
     lane_queue::{Feed, LaneQueue, Moved},
     partition::{Command, Delivery, PartitionState, Reach},
@@ -140,8 +140,14 @@ impl PollLoop {
         consumer.context().assigned().insert(partition.clone());
         match consumer.incremental_assign(&offset_list([(partition, at.0)])) {
             Ok(()) => info!(%partition, offset = %at, "reading"),
-            // The group moved on; the revocation that ends the lane is on its way.
-            Err(err) => warn!(%partition, error = %err, "start reading"),
+            Err(err) => {
+                warn!(%partition, error = %err, "start reading");
+                consumer.context().assigned().remove(partition);
+                // The group moved on; a revocation that says so is on its way.
+                if let Some(lane) = self.lane(state) {
+                    lane.fail(Delivery::Failed(PartitionError::Taken { partition: partition.clone() }));
+                }
+            }
         }
     }
 

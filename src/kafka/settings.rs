@@ -200,6 +200,10 @@ impl ClientSettings {
         config.set("isolation.level", "read_committed");
         // - the end of a partition is told, for `--until-caught-up` and the lag;
         config.set("enable.partition.eof", "true");
+        // - librdkafka wants no larger message than a response; for a consumer the limit has no other effect, and the
+        //   user's value is meant for the producers;
+        let response = config.get("fetch.max.bytes").unwrap_or("52428800").to_owned();
+        config.set("message.max.bytes", response);
         // - who we are is said by flags of their own.
         config.set("group.id", group);
         validated(config)
