@@ -3,6 +3,7 @@
 #
 #   connector.sh put NAME TEMPLATE[,TEMPLATE...] [VARIABLE=value...] [property=value...]
 #   connector.sh running NAME [SECONDS]    wait until the connector and its task run; fail at once when the task failed
+#   connector.sh restart NAME              the connector and its tasks, failed ones too
 #   connector.sh status NAME
 #   connector.sh delete NAME               also forgets its offsets; slots and topics stay
 #
@@ -117,6 +118,7 @@ shift
 case $command in
 put) [ $# -ge 2 ] || usage; put "$@" ;;
 running) running "$@" ;;
+restart) request POST "connectors/$1/restart?includeTasks=true" </dev/null >/dev/null ;;
 status) curl -sS "$REST/connectors/$1/status"; echo ;;
 delete) delete "$1" ;;
 *) usage ;;

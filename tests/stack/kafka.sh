@@ -17,7 +17,10 @@ launch() {
   echo $! >"$RUN/$part.pid"
   # Or the shell would announce the end of a server that is killed.
   disown
+  # Until it is Java that runs, the pid file proves nothing, and nobody could stop it.
+  wait_for 10 "$part runs" started_or_dead "$part" $!
 }
+started_or_dead() { java_pid "$1" >/dev/null || ! kill -0 "$2" 2>/dev/null; }
 
 java_pid() { running_pid "$RUN/$1.pid" "-Dsink-repair.stack=$RUN/$1 "; }
 end_java() { end "$RUN/$1.pid" "-Dsink-repair.stack=$RUN/$1 " "$2" "$3"; }

@@ -33,7 +33,7 @@ missing_packages() {
   find_postgres || echo postgresql
   command -v curl >/dev/null || echo curl
   # Maven only fetches; a filled cache needs none.
-  if ! { cache_complete broker && cache_complete source; }; then command -v mvn >/dev/null || echo maven; fi
+  all_fetched || command -v mvn >/dev/null || echo maven
 }
 
 # install_packages NAME...   quiet, and without the PostgreSQL cluster that Debian's package would create and start.

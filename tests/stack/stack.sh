@@ -64,6 +64,8 @@ stop_unless_up() {
   local code=$?
   trap - EXIT
   say "start failed, stopping what runs"
+  # A cluster that is half started could not be found: let the two finish first.
+  wait
   stop_all
   exit $code
 }
