@@ -187,7 +187,6 @@ async fn expire(sink: PostgresSink, keep: Duration) {
 /// Puts the consumer's health on the board until it is dropped.
 pub(super) async fn publish(consumer: &Consumer, board: &StatusBoard, metrics: &Metrics, heartbeat: &Heartbeat) {
     let mut seen = Rebalances::default();
-    let mut missing: Vec<String> = Vec::new();
     loop {
         let health = consumer.health();
         if health.last_poll.is_some_and(|age| age < POLL_ALIVE) {
@@ -202,12 +201,6 @@ pub(super) async fn publish(consumer: &Consumer, board: &StatusBoard, metrics: &
             (before..now).for_each(|_| metrics.rebalance(kind));
         }
         seen = health.rebalances;
-        if health.missing_topics != missing {
-            for topic in &health.missing_topics {
-                warn!(topic, "topic does not exist yet, waiting for it");
-            }
-            missing.clone_from(&health.missing_topics);
-        }
         let state = if health.connected { GroupState::Joined } else { GroupState::Joining };
         board.group(state, UnixMillis::now());
         for partition in &health.partitions {

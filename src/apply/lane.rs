@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     feeds::Feeds,
     observer::Observer,
-    ports::{Held, Outlet, RecordStream},
+    ports::{Delivery, Held, Outlet, RecordStream},
     requests,
     writer::{BAD_RECORD_HINT, Report, Stop, Wait, Writer},
 };
@@ -92,6 +92,12 @@ type WriterDone<S, O> = Result<(Writer<S, O>, Result<Report, Stop>), tokio::task
 impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
     /// Runs until the partition is given back, everything is done or a person must act.
     pub async fn run(mut self, stop: CancellationToken) -> LaneEnd {
+        let end = self.work(stop).await;
+        self.observer.ended(&end);
+        end
+    }
+
+    async fn work(&mut self, stop: CancellationToken) -> LaneEnd {
         let mut builder = UnitBuilder::default();
         let mut steps = Vec::new();
         let mut writing: Option<Writing<S, O, R::Held>> = None;
@@ -138,7 +144,7 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
                 }
                 () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if writing.is_none() && due.is_some() => {}
                 records = self.records.next(), if room => match records {
-                    Ok(Some((records, mut memory))) => {
+                    Ok(Some(Delivery { records, held: mut memory })) => {
                         opened.get_or_insert_with(Instant::now);
                         let before = builder.bytes();
                         let taken = (records.len() as u64, records.iter().map(Record::bytes).sum::<usize>() as u64);
@@ -285,7 +291,7 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
     }
 
     /// Ends on request: the unit in hand is finished, or rolled back when that takes too long.
-    async fn finish(mut self, mut writing: Option<Writing<S, O, R::Held>>) -> LaneEnd {
+    async fn finish(&mut self, mut writing: Option<Writing<S, O, R::Held>>) -> LaneEnd {
         if writing.is_some() {
             let grace = self.settings.grace;
             match tokio::time::timeout(grace, finished(&mut writing)).await {

@@ -114,7 +114,7 @@ fn properties_are_put_together_from_all_layers() {
             ("security.protocol", "SSL")
         ]
     );
-    assert_eq!(settings.tables.by_topic["shop.orders"], TableName::new("a", "b"));
+    assert_eq!(settings.tables.mapping.assigned("shop.orders"), Some(("a", "b")));
 }
 
 #[test]

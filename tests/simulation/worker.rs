@@ -338,7 +338,7 @@ impl Lane {
     ) -> Result<(), String> {
         let table = world.wire.table_of(&statement.table.name);
         let difference = content.difference(table, statement);
-        let budget = RemovalBudget { removed_last_day: 0, rows: content.tables[table].len() as u64 };
+        let budget = RemovalBudget { rows: content.tables[table].len() as u64, ..RemovalBudget::default() };
         let caps = Caps { rows: world.settings.max_removals, ..Caps::default() };
         let verdict = judge(statement, &difference, &budget, &caps, OrphanPolicy::Remove);
         world.oracle.check(content, statement, &difference, &verdict, &self.recent, report)?;
