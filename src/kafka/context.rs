@@ -16,7 +16,7 @@ use rdkafka::{
     ClientContext,
     config::RDKafkaLogLevel,
     consumer::{BaseConsumer, Consumer, ConsumerContext},
-    error::{KafkaError, KafkaResult, RDKafkaErrorCode},
+    error::{KafkaError, RDKafkaErrorCode},
     topic_partition_list::{Offset as RdOffset, TopicPartitionList},
     types::RDKafkaRespErr,
 };
@@ -33,19 +33,10 @@ pub(super) enum Rebalance {
     Revoke { partitions: Vec<TopicPartition>, lost: bool },
 }
 
-/// How a commit ended, per partition.
-#[derive(Debug)]
-pub(super) struct CommitOutcome {
-    pub(super) partition: TopicPartition,
-    pub(super) offset: i64,
-    pub(super) result: Result<(), RDKafkaErrorCode>,
-}
-
 /// What happened since the thread looked last.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
     pub(super) rebalances: VecDeque<Rebalance>,
-    pub(super) commits: Vec<CommitOutcome>,
     pub(super) errors: Vec<(RDKafkaErrorCode, String)>,
 }
 
@@ -91,8 +82,11 @@ impl ClientContext for GroupContext {
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
-        let code = error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail);
-        self.note().errors.push((code, reason.to_owned()));
+        match error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail) {
+            // No error: it is told in the partition's queue.
+            RDKafkaErrorCode::PartitionEOF => {}
+            code => self.note().errors.push((code, reason.to_owned())),
+        }
     }
 }
 
@@ -111,18 +105,6 @@ impl ConsumerContext for GroupContext {
             RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS => Rebalance::Assign(partitions),
             _ => Rebalance::Revoke { partitions, lost: consumer.assignment_lost() },
         });
-    }
-
-    fn commit_callback(&self, result: KafkaResult<()>, offsets: &TopicPartitionList) {
-        let overall = result.map_err(|err| err.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail));
-        let outcomes = offsets.elements().into_iter().map(|element| CommitOutcome {
-            partition: TopicPartition::new(element.topic(), element.partition()),
-            offset: element.offset().to_raw().unwrap_or(-1),
-            result: overall.and_then(|()| {
-                element.error().map_err(|err| err.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail))
-            }),
-        });
-        self.note().commits.extend(outcomes);
     }
 }
 

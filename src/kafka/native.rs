@@ -1,4 +1,4 @@
-//! What rust-rdkafka does not wrap: topic ids, and headers whose names are not UTF-8.
+//! What rust-rdkafka does not wrap: topic ids, the outcome of commits, and headers whose names are not UTF-8.
 //!
 //! The only file with unsafe code. Each block calls librdkafka's C interface with pointers that librdkafka gave out or
 //! that live in this function, and copies what comes back before the owner is destroyed.
@@ -10,10 +10,14 @@ use std::{
     time::Duration,
 };
 
-use rdkafka::{ClientContext, client::Client, error::RDKafkaErrorCode, message::BorrowedMessage};
+use rdkafka::{
+    ClientContext, client::Client, error::RDKafkaErrorCode, message::BorrowedMessage,
+    topic_partition_list::TopicPartitionList,
+};
 use rdkafka_sys as sys;
 use sink_api::TopicId;
 
+use super::error::TopicPartition;
 use crate::record::Header;
 
 /// What the cluster says about a topic.
@@ -69,7 +73,7 @@ pub(super) fn describe_topics<C: ClientContext>(
     let metadata = client
         .fetch_metadata(Some(topics[0]), timeout)
         .map_err(|err| err.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail))?;
-    let broker = metadata.orig_broker_id();
+    let broker = metadata.brokers().first().ok_or(RDKafkaErrorCode::BrokerNotAvailable)?.id();
 
     // SAFETY: `client` outlives the call, so its handle is valid throughout. `pointers` are NUL-terminated strings that
     // `names` keeps alive; librdkafka copies them. The queue, the options and the event are freed by `Owned`, after
@@ -137,6 +141,66 @@ fn accept(code: sys::rd_kafka_resp_err_t) -> Result<(), RDKafkaErrorCode> {
     match RDKafkaErrorCode::from(code) {
         RDKafkaErrorCode::NoError => Ok(()),
         code => Err(code),
+    }
+}
+
+/// Commits whose outcomes can be asked for. rust-rdkafka's own asynchronous commit never says how it ended: it calls
+/// back only for a callback that its event interface does not set.
+pub(super) struct Commits {
+    outcomes: Owned<sys::rd_kafka_queue_t>,
+}
+
+// SAFETY: librdkafka's queues may be used from any thread.
+unsafe impl Send for Commits {}
+
+/// How a commit ended for one partition.
+#[derive(Debug)]
+pub(super) struct CommitOutcome {
+    pub(super) partition: TopicPartition,
+    pub(super) offset: i64,
+    pub(super) result: Result<(), RDKafkaErrorCode>,
+}
+
+impl Commits {
+    pub(super) fn new<C: ClientContext>(client: &Client<C>) -> Result<Commits, RDKafkaErrorCode> {
+        // SAFETY: the client is alive. The queue is freed before it, by the thread that owns both.
+        let queue = unsafe { sys::rd_kafka_queue_new(client.native_ptr()) };
+        Ok(Commits { outcomes: Owned::new(queue, sys::rd_kafka_queue_destroy)? })
+    }
+
+    /// Starts a commit.
+    pub(super) fn start<C: ClientContext>(
+        &self,
+        client: &Client<C>,
+        offsets: &TopicPartitionList,
+    ) -> Result<(), RDKafkaErrorCode> {
+        let queue = self.outcomes.get();
+        // SAFETY: client and queue are alive; librdkafka copies the list. Without a callback the outcome is an event.
+        accept(unsafe { sys::rd_kafka_commit_queue(client.native_ptr(), offsets.ptr(), queue, None, ptr::null_mut()) })
+    }
+
+    /// Returns what has ended since.
+    pub(super) fn ended(&self) -> Vec<CommitOutcome> {
+        let mut outcomes = Vec::new();
+        // SAFETY: the queue is alive; each event and the list in it are, until they have been copied.
+        unsafe {
+            while let Ok(event) =
+                Owned::new(sys::rd_kafka_queue_poll(self.outcomes.get(), 0), sys::rd_kafka_event_destroy)
+            {
+                let overall = accept(sys::rd_kafka_event_error(event.get()));
+                let list = sys::rd_kafka_event_topic_partition_list(event.get());
+                if list.is_null() {
+                    continue;
+                }
+                let elements = std::slice::from_raw_parts((*list).elems, usize::try_from((*list).cnt).unwrap_or(0));
+                outcomes.extend(elements.iter().map(|element| CommitOutcome {
+                    partition: TopicPartition::new(&CStr::from_ptr(element.topic).to_string_lossy(), element.partition),
+                    offset: element.offset,
+                    result: overall.and_then(|()| accept(element.err)),
+                }));
+            }
+        }
+        outcomes
     }
 }
 

@@ -12,7 +12,7 @@ use std::{
 };
 
 use rdkafka::{
-    consumer::{BaseConsumer, CommitMode, Consumer},
+    consumer::{BaseConsumer, Consumer},
     error::RDKafkaErrorCode,
 };
 use sink_api::Offset;
@@ -26,12 +26,16 @@ use super::{
     error::{FatalError, PartitionError, TopicPartition},
     health::Pulse,
     lane_queue::{Feed, LaneQueue, Moved},
+    native::{CommitOutcome, Commits},
     partition::{Command, Delivery, PartitionState, Reach},
     rebalance::Giving,
 };
 
 /// The longest the thread sleeps: what it notices by time alone (deadlines, pauses) is not more precise than this.
 const ROUND: Duration = Duration::from_millis(100);
+
+/// The same while a rebalance of the whole group waits for us.
+const SHORT_ROUND: Duration = Duration::from_millis(5);
 
 /// How often frontiers are committed. The sink's own frontier counts at a restart, so this may lag.
 const COMMIT_EVERY: Duration = Duration::from_secs(1);
@@ -43,6 +47,7 @@ const PAUSE_AFTER: Duration = Duration::from_secs(2);
 /// The thread's own state.
 pub(super) struct PollLoop {
     pub(super) consumer: Arc<BaseConsumer<GroupContext>>,
+    pub(super) commits: Commits,
     pub(super) commands: Receiver<Command>,
     pub(super) events: mpsc::UnboundedSender<GroupEvent>,
     pub(super) reach: Reach,
@@ -73,6 +78,9 @@ impl PollLoop {
             if self.serve_group() == Turn::Over {
                 break;
             }
+            for outcome in self.commits.ended() {
+                self.committed(outcome);
+            }
             let now = Instant::now();
             let busy = self.serve_lanes(now);
             self.serve_giving(now);
@@ -81,7 +89,8 @@ impl PollLoop {
                 break;
             }
             if !busy {
-                thread::park_timeout(ROUND);
+                // What ends a giving-up (a commit) wakes nobody.
+                thread::park_timeout(if self.giving.is_empty() { ROUND } else { SHORT_ROUND });
             }
         }
         self.leave();
@@ -176,9 +185,6 @@ impl PollLoop {
                 return Turn::Over;
             }
         }
-        for outcome in inbox.commits {
-            self.committed(outcome);
-        }
         for rebalance in inbox.rebalances {
             self.rebalance(rebalance);
         }
@@ -233,11 +239,11 @@ impl PollLoop {
     fn serve_commits(&mut self, now: Instant) {
         if now >= self.next_commit {
             self.next_commit = now + COMMIT_EVERY;
-            commit(&self.consumer, self.lanes.values_mut());
+            commit(&self.consumer, &self.commits, self.lanes.values_mut());
         }
     }
 
-    fn committed(&mut self, outcome: super::context::CommitOutcome) {
+    fn committed(&mut self, outcome: CommitOutcome) {
         match outcome.result {
             Ok(()) => self.pulse.answered(),
             Err(code) => {
@@ -258,29 +264,29 @@ impl PollLoop {
 
     /// Leaves the group. Partitions that are still assigned are given up inside the drop.
     fn leave(self) {
-        let PollLoop { consumer, lanes, giving, .. } = self;
+        let PollLoop { consumer, commits, lanes, giving, .. } = self;
         consumer.context().close();
         // Their queues hold the consumer.
-        drop((lanes, giving));
+        drop((lanes, giving, commits));
         drop(consumer);
         info!("left the consumer group");
     }
 }
 
 /// Starts the commit of every frontier that the group does not have yet.
-pub(super) fn commit<'a>(consumer: &BaseConsumer<GroupContext>, lanes: impl Iterator<Item = &'a mut LaneQueue>) {
-    let mut due: Vec<(TopicPartition, Offset)> = Vec::new();
-    let mut lanes: Vec<&mut LaneQueue> = lanes.filter(|lane| lane.to_commit().is_some()).collect();
-    for lane in &mut lanes {
-        lane.committing = lane.to_commit();
-        due.extend(lane.committing.map(|offset| (lane.state.partition.clone(), offset)));
-    }
-    if due.is_empty() {
+pub(super) fn commit<'a>(
+    consumer: &BaseConsumer<GroupContext>,
+    commits: &Commits,
+    lanes: impl Iterator<Item = &'a mut LaneQueue>,
+) {
+    let mut lanes: Vec<(&mut LaneQueue, Offset)> =
+        lanes.filter_map(|lane| lane.to_commit().map(|offset| (lane, offset))).collect();
+    if lanes.is_empty() {
         return;
     }
-    let list = offset_list(due.iter().map(|(partition, offset)| (partition, offset.0)));
-    if let Err(err) = consumer.commit(&list, CommitMode::Async) {
-        debug!(error = %err, "start a commit");
-        lanes.into_iter().for_each(|lane| lane.committing = None);
+    let list = offset_list(lanes.iter().map(|(lane, offset)| (&lane.state.partition, offset.0)));
+    match commits.start(consumer.client(), &list) {
+        Ok(()) => lanes.iter_mut().for_each(|(lane, offset)| lane.committing = Some(*offset)),
+        Err(code) => debug!(error = %code, "start a commit"),
     }
 }

@@ -149,7 +149,7 @@ const CONSUMER_DEFAULTS: [(&str, &str); 6] = [
 ];
 
 /// Settings of group membership, which only a member may have.
-const MEMBERSHIP: [&str; 7] = [
+const MEMBERSHIP: [&str; 8] = [
     "group.protocol",
     "group.remote.assignor",
     "group.instance.id",
@@ -157,6 +157,7 @@ const MEMBERSHIP: [&str; 7] = [
     "session.timeout.ms",
     "heartbeat.interval.ms",
     "group.protocol.type",
+    "max.poll.interval.ms",
 ];
 
 /// Two names of one property: a user's value under one must not meet our default under the other.

@@ -59,7 +59,8 @@ async fn a_stuck_lane_holds_up_neither_the_others_nor_the_poll_thread_and_loses_
     // The stuck lane never receives, and its records alone use up the budget.
     until("pause of the stuck lane", || worker.consumer.health().partitions[0].paused).await;
     let health = worker.consumer.health();
-    assert!(health.memory_used <= health.memory_limit + 3000, "{} bytes held", health.memory_used);
+    // Beyond the limit goes one record for each lane.
+    assert!(health.memory_used <= health.memory_limit + 2 * 2200, "{} bytes held", health.memory_used);
     assert_eq!(receive(&mut running, 800).await, (0..800).collect::<Vec<_>>());
     assert!(worker.consumer.health().last_poll.unwrap() < Duration::from_secs(1));
 

@@ -40,7 +40,8 @@ impl Cluster {
     /// Writes records whose values are their numbers, `padding` bytes long.
     async fn write(&self, topic: &str, partition: i32, numbers: std::ops::Range<u64>, padding: usize) {
         let sends = numbers.map(|number| {
-            let value = format!("{number:0padding$}");
+            let number = number.to_string();
+            let value = "0".repeat(padding.saturating_sub(number.len())) + &number;
             async move {
                 let record = Outgoing {
                     topic,
