@@ -12,6 +12,7 @@
 
 pub mod change;
 pub mod column;
+pub mod decimal;
 pub mod error;
 pub mod key;
 pub mod keyset;
@@ -21,12 +22,15 @@ pub mod range;
 pub mod sink;
 pub mod statement;
 pub mod table;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod value;
 
 pub use change::{Batch, MergedChange, Row, RowChange, RowOp, TableBatch};
 pub use column::{Column, ColumnType};
+pub use decimal::{Decimal, DecimalError};
 pub use error::{ErrorClass, SinkError};
-pub use key::{Key, KeyError, KeyType, KeyValue};
+pub use key::{Key, KeyError, KeyReader, KeyType, KeyValue};
 pub use keyset::{KeyList, KeySet};
 pub use merge::{Difference, Merge};
 pub use position::{LaneId, LaneState, Offset, Partition, Position, TopicId, Xid};
@@ -36,4 +40,4 @@ pub use sink::{
 };
 pub use statement::{ReadId, Rule, StatementKind, StatementRow, Verdict};
 pub use table::{KeyColumn, NotNative, TableName, TableShape};
-pub use value::{Decimal, Value};
+pub use value::Value;

@@ -1,57 +1,6 @@
 //! Values of columns on their way to a sink.
 
-use std::fmt;
-
-/// A decimal number of any size: `unscaled * 10^-scale`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Decimal {
-    /// A finite number. `digits` are the decimal digits of the unscaled value, without sign and leading zeros
-    /// (`"0"` for zero).
-    Finite {
-        /// Whether it is below zero.
-        negative: bool,
-        /// The digits of the unscaled value.
-        digits: Box<str>,
-        /// How many of the digits stand behind the decimal point; below zero: zeros to append.
-        scale: i32,
-    },
-    /// Not a number.
-    NaN,
-    /// Above every number.
-    Infinity,
-    /// Below every number.
-    NegativeInfinity,
-}
-
-impl fmt::Display for Decimal {
-    /// Writes plain decimal notation with exactly `scale` fractional digits.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Decimal::NaN => f.write_str("NaN"),
-            Decimal::Infinity => f.write_str("Infinity"),
-            Decimal::NegativeInfinity => f.write_str("-Infinity"),
-            Decimal::Finite { negative, digits, scale } => {
-                if *negative {
-                    f.write_str("-")?;
-                }
-                if *scale <= 0 {
-                    f.write_str(digits)?;
-                    if &**digits != "0" {
-                        (0..-*scale).try_for_each(|_| f.write_str("0"))?;
-                    }
-                    return Ok(());
-                }
-                let scale = *scale as usize;
-                if digits.len() > scale {
-                    let (whole, fraction) = digits.split_at(digits.len() - scale);
-                    write!(f, "{whole}.{fraction}")
-                } else {
-                    write!(f, "0.{digits:0>scale$}")
-                }
-            }
-        }
-    }
-}
+use crate::Decimal;
 
 /// One value of a row.
 ///

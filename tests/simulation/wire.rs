@@ -1,0 +1,186 @@
+//! From records of the model's topic to what decoding hands to the sequencer.
+
+use std::sync::Arc;
+
+use sink_api::{
+    Column, ColumnType, Key, KeyBound, KeyColumn, KeyList, KeyRange, KeySet, KeyType, KeyValue, ReadId, RowOp,
+    StatementKind, TableName, TableShape, Value,
+};
+use sink_repair::decode::{BadRecord, Claim, Event, EventXid, Part, ReadName, RowEvent, Snapshot, SourceTable, Stage};
+
+use super::{
+    connector::{Record, Shape},
+    reads::{Form, Read},
+    source::{Row, What},
+};
+
+/// The sink's tables, and how their rows come.
+pub struct Wire {
+    pub tables: Vec<Arc<TableShape>>,
+    sources: Vec<Arc<SourceTable>>,
+    /// Records before this offset carry no transaction id.
+    pub without_xid: usize,
+}
+
+pub fn key(id: i64) -> Key {
+    Key::encode(&[KeyType::Int], &[KeyValue::Int(id)]).unwrap()
+}
+
+pub fn read_id(read: usize) -> ReadId {
+    ReadId(format!("read-{read}"))
+}
+
+fn keys(ids: &[i64]) -> KeyList {
+    let keys: Vec<Key> = ids.iter().map(|id| key(*id)).collect();
+    keys.iter().collect()
+}
+
+fn shape(table: usize) -> TableShape {
+    let column = |name: &str| Column {
+        name: name.into(),
+        column_type: ColumnType::Int64,
+        type_name: "bigint".into(),
+        nullable: false,
+        generated: false,
+        has_default: false,
+    };
+    TableShape::new(
+        TableName::new("shop", format!("t{table}")),
+        vec![column("id"), column("version"), column("large")],
+        vec![KeyColumn { column: 0, key_type: Ok(KeyType::Int), order: Ok(()) }],
+        vec![],
+    )
+}
+
+impl Wire {
+    pub fn new(tables: usize, without_xid: usize) -> Wire {
+        let source = |table| SourceTable {
+            connector: "srv".into(),
+            database: "shop".into(),
+            schema: "shop".into(),
+            table: format!("t{table}"),
+        };
+        Wire {
+            tables: (0..tables).map(|table| Arc::new(shape(table))).collect(),
+            sources: (0..tables).map(|table| Arc::new(source(table))).collect(),
+            without_xid,
+        }
+    }
+
+    pub fn table_of(&self, name: &TableName) -> usize {
+        self.tables.iter().position(|table| table.name == *name).expect("the sink has the table")
+    }
+
+    pub fn decode(&self, offset: usize, record: &Record, reads: &[Read]) -> Result<Event, BadRecord> {
+        let xid = match record.shape {
+            Shape::Tombstone => EventXid::Exempt,
+            _ if offset < self.without_xid => EventXid::Unknown,
+            _ => EventXid::Known(record.entry.xid as u32),
+        };
+        match (&record.entry.what, record.shape) {
+            (What::Put { table, key: id, .. } | What::Delete { table, key: id, .. }, Shape::BadValue) => {
+                Err(bad(Some((Arc::clone(&self.tables[*table]), key(*id)))))
+            }
+            (_, Shape::BadKey) => Err(bad(None)),
+            (What::Put { table, key, version, large, from }, _) => {
+                Ok(self.row(*table, *key, *from, xid, upsert(*key, *version, *large)))
+            }
+            (What::Copy { table, key, row: Row { version, large } }, _) => {
+                Ok(self.row(*table, *key, None, EventXid::Exempt, upsert(*key, *version, Some(*large))))
+            }
+            (What::Delete { table, key, to }, _) => Ok(self.row(*table, *key, *to, xid, RowOp::Delete)),
+            (What::Truncate { table }, _) => Ok(Event::Truncate { table: Arc::clone(&self.tables[*table]), xid }),
+            (What::Low { read }, _) => Ok(Event::Low(self.name(*read, &reads[*read]))),
+            (What::Part { read, part, parts, asked, selected, changed }, shape) => Ok(Event::Part(Box::new(Part {
+                claim: self.claim(*read, &reads[*read]),
+                part: *part as u32,
+                parts: *parts as u32,
+                asked: keys(asked),
+                selected: match shape {
+                    Shape::Twisted => set(*read, &twisted(selected)),
+                    _ => set(*read, selected),
+                },
+                changed: set(*read, changed),
+            }))),
+        }
+    }
+
+    fn row(&self, table: usize, id: i64, other: Option<i64>, xid: EventXid, op: RowOp) -> Event {
+        Event::Row(RowEvent {
+            table: Arc::clone(&self.tables[table]),
+            source: Arc::clone(&self.sources[table]),
+            key: key(id),
+            other_key: other.map(key),
+            xid,
+            source_ms: None,
+            op,
+        })
+    }
+
+    fn name(&self, number: usize, read: &Read) -> ReadName {
+        ReadName {
+            read_id: read_id(number),
+            source_table: self.sources[read.plan.table].short(),
+            table: Arc::clone(&self.tables[read.plan.table]),
+        }
+    }
+
+    fn claim(&self, number: usize, read: &Read) -> Claim {
+        let plan = &read.plan;
+        let bound =
+            |bound: Option<i64>, closed: fn(Key) -> KeyBound| bound.map_or(KeyBound::Open, |id| closed(key(id)));
+        let (kind, has_range, has_snapshot) = match plan.form {
+            Form::Chunk => (StatementKind::Chunk, true, true),
+            Form::Keys => (StatementKind::Keys, false, true),
+            Form::Info => (StatementKind::ChunkInfo, true, true),
+            Form::PlainInfo => (StatementKind::ChunkInfo, true, false),
+            Form::Absence => (StatementKind::Absence, false, false),
+        };
+        let snapshot =
+            read.seen.as_ref().map(|seen| Snapshot { xmin: seen.xmin, xmax: seen.xmax, running: seen.xip.clone() });
+        Claim {
+            read: self.name(number, read),
+            kind,
+            range: match has_range {
+                true => KeyRange {
+                    lower: bound(plan.lower, KeyBound::Exclusive),
+                    upper: bound(plan.upper, KeyBound::Inclusive),
+                },
+                false => KeyRange::ALL,
+            },
+            snapshot: snapshot.filter(|_| has_snapshot),
+            settled: read.settled,
+            confirmed: plan.confirmed,
+            rows: None,
+            key_types: Some(vec!["bigint".into()]),
+            byte_order: false,
+        }
+    }
+}
+
+fn upsert(key: i64, version: i64, large: Option<i64>) -> RowOp {
+    RowOp::Upsert([Value::Int(key), Value::Int(version), large.map_or(Value::Unchanged, Value::Int)].into())
+}
+
+/// Every other read lists its keys as intervals.
+fn set(read: usize, ids: &[i64]) -> KeySet {
+    if read % 2 == 0 {
+        return KeySet::List(keys(ids));
+    }
+    let mut intervals: Vec<(i64, i64)> = Vec::new();
+    for id in ids {
+        match intervals.last_mut() {
+            Some(last) if last.1 + 1 == *id => last.1 = *id,
+            _ => intervals.push((*id, *id)),
+        }
+    }
+    KeySet::Intervals(intervals)
+}
+
+fn twisted(selected: &[i64]) -> Vec<i64> {
+    if selected.is_empty() { vec![0] } else { selected[1..].to_vec() }
+}
+
+fn bad(key: Option<(Arc<TableShape>, Key)>) -> BadRecord {
+    BadRecord { stage: Stage::ValueConverter, table: None, key, reason: "spoiled".into() }
+}
