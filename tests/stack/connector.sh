@@ -10,7 +10,7 @@
 # A template is connectors/TEMPLATE.properties; later ones override earlier ones, properties given here all of them.
 # `source` stands for source,route-$ROUTE. Variables of a source (all but TABLES have a default):
 #   TABLES=schema.table,...  PREFIX (NAME)  SLOT, PUBLICATION (NAME in small letters, other characters as _)
-#   PARTITIONS (1)  SCHEMAS (false)  SIGNAL_TOPIC (PREFIX-signal; one partition, must be there already)
+#   DATABASE (source)  PARTITIONS (1)  SCHEMAS (false)  SIGNAL_TOPIC (PREFIX-signal; one partition, must be there already)
 #   ROUTE: none, envelope (the default), one, outbox   TOPIC: where markers go (PREFIX.<first table>)
 #   MARKERS: the prefix of logical messages (sink-repair)
 set -euo pipefail
@@ -41,13 +41,14 @@ as_regex() { literal "${1//./\\\\.}"; }
 
 put() {
   local name=$1 templates=$2 argument own='' template
-  local TABLES='' PREFIX=$1 SLOT PUBLICATION PARTITIONS=1 SCHEMAS=false SIGNAL_TOPIC='' ROUTE=envelope TOPIC='' MARKERS=sink-repair
+  local TABLES='' PREFIX=$1 SLOT PUBLICATION DATABASE=source PARTITIONS=1 SCHEMAS=false SIGNAL_TOPIC='' ROUTE=envelope
+  local TOPIC='' MARKERS=sink-repair
   SLOT=$(tr '[:upper:]' '[:lower:]' <<<"$name" | tr -c 'a-z0-9\n' _)
   PUBLICATION=$SLOT
   shift 2
   for argument; do
     case $argument in
-    TABLES=* | PREFIX=* | SLOT=* | PUBLICATION=* | PARTITIONS=* | SCHEMAS=* | SIGNAL_TOPIC=* | ROUTE=* | TOPIC=* | MARKERS=*)
+    TABLES=* | PREFIX=* | SLOT=* | PUBLICATION=* | DATABASE=* | PARTITIONS=* | SCHEMAS=* | SIGNAL_TOPIC=* | ROUTE=* | TOPIC=* | MARKERS=*)
       printf -v "${argument%%=*}" %s "${argument#*=}" ;;
     # Values from the command line are plain: their backslashes are doubled here.
     [a-z]*=*) own+=${argument//\\/\\\\}$'\n' ;;
@@ -62,6 +63,7 @@ put() {
       sed -e "s|@PREFIX_RE@|$(as_regex "$PREFIX")|g" -e "s|@PREFIX@|$(literal "$PREFIX")|g" -e "s|@SLOT@|$SLOT|g" \
         -e "s|@PUBLICATION@|$PUBLICATION|g" -e "s|@TABLES@|$(literal "$TABLES")|g" -e "s|@PARTITIONS@|$PARTITIONS|g" \
         -e "s|@SCHEMAS@|$SCHEMAS|g" -e "s|@SIGNAL_TOPIC@|$SIGNAL_TOPIC|g" -e "s|@TOPIC@|$(literal "$TOPIC")|g" \
+        -e "s|@DATABASE@|$DATABASE|g" \
         -e "s|@MARKERS@|$MARKERS|g" -e "s|@BOOTSTRAP@|$BOOTSTRAP|g" -e "s|@SOURCE_PORT@|$SOURCE_PORT|g" \
         -e "s|@SINK_PORT@|$SINK_PORT|g" "$HERE/connectors/$template.properties"
     done

@@ -8,7 +8,7 @@ use futures::stream::BoxStream;
 use sqlx::{AssertSqlSafe, Row};
 
 use crate::Database;
-use crate::postgres::{quoted, quoted_table};
+use crate::postgres::quoted_table;
 
 /// What differs; rows are PostgreSQL's own text of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub async fn difference(
             .await?;
     }
     let query = |table: &str| {
-        format!("SELECT ROW({columns})::text AS r FROM {} ORDER BY r COLLATE {}", quoted_table(table), quoted("C"))
+        format!("SELECT ROW({columns})::text COLLATE \"C\" AS line FROM {} ORDER BY line", quoted_table(table))
     };
     let mut left = rows(source, query(source_table));
     let mut right = rows(sink, query(sink_table));

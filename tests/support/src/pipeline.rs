@@ -1,11 +1,18 @@
-//! Source tables, their publication and a connector that streams them, under a name of their own.
+//! Source tables, their publication and a connector that streams them, in databases of their own.
+//!
+//! A database each, since a connector sees the logical messages of all its database: markers of one test would stand in
+//! the topics of all others.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
-use crate::{Stack, kafka, unique, until};
+use crate::markers::{Bracket, Post};
+use crate::{Database, Stack, kafka, unique, until};
+
+/// The schema of every pipeline's tables.
+const SCHEMA: &str = "inventory";
 
 /// How logical messages reach the table's topic (`tests/stack/connectors/route-*.properties`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,14 +52,14 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Adds a source table of the pipeline's schema: its name and what stands between the parentheses of CREATE TABLE.
+    /// Adds a source table in schema `inventory`: its name and what stands between the parentheses of CREATE TABLE.
     pub fn table(mut self, name: &str, columns: &str) -> Builder {
         self.tables.push((name.to_owned(), columns.to_owned()));
         self
     }
 
-    /// Runs SQL at the source when the tables are there and the connector is not: its rows come by the snapshot. The
-    /// schema is first in the search path.
+    /// Runs SQL at the source when the tables are there and the connector is not: its rows come by the snapshot.
+    /// The schema is first in the search path.
     pub fn seed(mut self, sql: &str) -> Builder {
         self.seed.push(sql.to_owned());
         self
@@ -96,7 +103,7 @@ impl Builder {
             stack: self.stack.clone(),
             name: self.name.clone(),
         };
-        self.make_source().await?;
+        self.make_source(&pipeline).await?;
         kafka::create_topic(&self.stack, &pipeline.signal_topic(), 1, &[]).await?;
         self.put(&pipeline).await?;
         self.stack.connector(&["running", &self.name]).await?;
@@ -104,27 +111,34 @@ impl Builder {
         Ok(pipeline)
     }
 
-    async fn make_source(&self) -> Result<()> {
-        let mut source = self.stack.source().await?;
+    async fn make_source(&self, pipeline: &Pipeline) -> Result<()> {
         let name = &self.name;
-        source.run(format!("CREATE SCHEMA {name}; SET search_path = {name}, public")).await?;
+        self.stack.source().await?.run(format!("CREATE DATABASE {name}")).await?;
+        self.stack.sink().await?.run(format!("CREATE DATABASE {name}")).await?;
+        for database in [&mut pipeline.source().await?, &mut pipeline.sink().await?] {
+            database.run(format!("CREATE SCHEMA {SCHEMA}")).await?;
+            // For whoever connects from here on.
+            database.run(format!("ALTER DATABASE {name} SET search_path = {SCHEMA}, public")).await?;
+        }
+        let mut source = pipeline.source().await?;
         for (table, columns) in &self.tables {
-            source.run(format!("CREATE TABLE {name}.\"{table}\" ({columns})")).await?;
+            source.run(format!("CREATE TABLE {SCHEMA}.\"{table}\" ({columns})")).await?;
         }
         for sql in &self.seed {
             source.run(sql).await?;
         }
-        let tables: Vec<_> = self.tables.iter().map(|(table, _)| format!("{name}.\"{table}\"")).collect();
+        let tables: Vec<_> = self.tables.iter().map(|(table, _)| format!("{SCHEMA}.\"{table}\"")).collect();
         source.run(format!("CREATE PUBLICATION {name} FOR TABLE {}", tables.join(", "))).await
     }
 
     async fn put(&self, pipeline: &Pipeline) -> Result<()> {
-        let tables: Vec<_> = self.tables.iter().map(|(table, _)| format!("{}.{table}", self.name)).collect();
+        let tables: Vec<_> = self.tables.iter().map(|(table, _)| format!("{SCHEMA}.{table}")).collect();
         let mut arguments = vec![
             "put".to_owned(),
             self.name.clone(),
             "source".to_owned(),
             format!("TABLES={}", tables.join(",")),
+            format!("DATABASE={}", self.name),
             format!("ROUTE={}", self.route.name()),
             format!("TOPIC={}", pipeline.topic(&self.tables[0].0)),
             format!("MARKERS={}", pipeline.markers),
@@ -137,11 +151,12 @@ impl Builder {
     }
 }
 
-/// A running pipeline. Dropping it deletes the connector, its slot and publication, and its schema in both databases;
-/// topics stay until the stack goes.
+/// A running pipeline. Dropping it deletes the connector, its slot and its two databases; topics stay until the stack
+/// goes.
 #[derive(Debug)]
 pub struct Pipeline {
-    /// Its name: also the connector's, the topic prefix, the slot, the publication and the schema, in both databases.
+    /// Its name: also the connector's, the topic prefix, the slot, the publication and the database, at the source and
+    /// at the sink.
     pub name: String,
     /// The prefix of the logical messages that the connector publishes.
     pub markers: String,
@@ -169,13 +184,13 @@ impl Pipeline {
     pub fn topic(&self, table: &str) -> String {
         match self.route {
             Route::One => format!("{}.all", self.name),
-            _ => format!("{0}.{0}.{table}", self.name),
+            _ => format!("{}.{SCHEMA}.{table}", self.name),
         }
     }
 
-    /// Returns `schema.table`, as the source and markers name it.
+    /// Returns `inventory.<table>`, as the source and markers name it.
     pub fn table(&self, table: &str) -> String {
-        format!("{}.{table}", self.name)
+        format!("{SCHEMA}.{table}")
     }
 
     /// Returns the connector's signal topic; the key of a signal is the pipeline's name.
@@ -183,13 +198,49 @@ impl Pipeline {
         format!("{}-signal", self.name)
     }
 
-    /// Makes the pipeline's schema and tables at the sink, empty, with the source's columns and primary keys.
+    /// Returns the source database as superuser, `postgres://...`.
+    pub fn source_url(&self) -> String {
+        database_of(&self.stack.source, &self.name)
+    }
+
+    /// Returns the sink database as superuser, `postgres://...`.
+    pub fn sink_url(&self) -> String {
+        database_of(&self.stack.sink, &self.name)
+    }
+
+    /// Connects to the source database as superuser; `inventory` is first in the search path.
+    pub async fn source(&self) -> Result<Database> {
+        Database::connect(&self.source_url()).await
+    }
+
+    /// Connects to the sink database as superuser; `inventory` is first in the search path.
+    pub async fn sink(&self) -> Result<Database> {
+        Database::connect(&self.sink_url()).await
+    }
+
+    /// Looks at a table for bracketed reads whose markers reach its topic, on a topic of one partition.
+    pub async fn bracket(&self, table: &str) -> Result<Bracket> {
+        let prefix = self.markers.clone();
+        self.bracket_by(
+            table,
+            match self.route {
+                Route::Outbox => Post::Outbox { prefix, partition: None },
+                _ => Post::Envelope { prefix },
+            },
+        )
+        .await
+    }
+
+    /// The same by another way, as for one of several partitions.
+    pub async fn bracket_by(&self, table: &str, post: Post) -> Result<Bracket> {
+        Bracket::look(&self.source_url(), &self.table(table), &self.topic(table), post).await
+    }
+
+    /// Makes the pipeline's tables at the sink, empty, with the source's columns and primary keys.
     pub async fn make_sink_tables(&self) -> Result<()> {
-        let mut source = self.stack.source().await?;
-        let mut sink = self.stack.sink().await?;
-        sink.run(format!("CREATE SCHEMA {}", self.name)).await?;
+        let (mut source, mut sink) = (self.source().await?, self.sink().await?);
         for table in &self.tables {
-            let table = format!("{}.\"{table}\"", self.name);
+            let table = format!("{SCHEMA}.\"{table}\"");
             let columns = source
                 .value(format!(
                     "SELECT string_agg(quote_ident(attname) || ' ' || format_type(atttypid, atttypmod), ', ' ORDER BY \
@@ -238,8 +289,13 @@ impl Drop for Pipeline {
                  '{name}'"
             ),
         );
-        psql("source", format!("DROP PUBLICATION IF EXISTS {name}"));
-        psql("source", format!("DROP SCHEMA IF EXISTS {name} CASCADE"));
-        psql("sink", format!("DROP SCHEMA IF EXISTS {name} CASCADE"));
+        psql("source", format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"));
+        psql("sink", format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"));
     }
+}
+
+/// Replaces the database of `postgres://user@host:port/database`.
+fn database_of(url: &str, name: &str) -> String {
+    let server = url.rsplit_once('/').map_or(url, |(server, _)| server);
+    format!("{server}/{name}")
 }

@@ -15,8 +15,8 @@ async fn a_pipeline_goes_on_after_each_part_was_killed() -> Result<()> {
     for (id, part) in [Part::Source, Part::Connect, Part::Kafka, Part::Sink].into_iter().enumerate() {
         stack.kill9(part).await?;
         stack.start(part).await?;
-        stack.source().await?.run(format!("INSERT INTO {} VALUES ({id})", pipeline.table("orders"))).await?;
-        stack.sink().await?.run("SELECT 1").await?;
+        pipeline.source().await?.run(format!("INSERT INTO orders VALUES ({id})")).await?;
+        pipeline.sink().await?.run("SELECT 1").await?;
         if part == Part::Source {
             // Debezium's task fails when its server is gone for good; a restart is the operator's.
             stack.connector(&["restart", &pipeline.name]).await?;

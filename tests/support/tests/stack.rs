@@ -60,17 +60,16 @@ async fn by_the_envelope_way_a_bracket_stands_among_the_rows_in_log_order() -> R
         .start()
         .await?;
     let topic = pipeline.topic("orders");
-    let mut source = stack.source().await?;
-    let post = Post::Envelope { prefix: pipeline.markers.clone() };
-    let mut bracket = Bracket::look(&stack, &pipeline.table("orders"), &topic, post).await?;
+    let mut source = pipeline.source().await?;
+    let mut bracket = pipeline.bracket("orders").await?;
 
     bracket.low("r1").await?;
-    source.run(format!("UPDATE {} SET v = 'B' WHERE id = 2", pipeline.table("orders"))).await?;
+    source.run("UPDATE orders SET v = 'B' WHERE id = 2").await?;
     assert!(bracket.settle(LIMIT).await?);
     let read = bracket.read("r1", None, 2).await?;
-    source.run(format!("DELETE FROM {} WHERE id = 1", pipeline.table("orders"))).await?;
+    source.run("DELETE FROM orders WHERE id = 1").await?;
     bracket.close(&read).await?;
-    source.run(format!("INSERT INTO {} VALUES (4, 'd')", pipeline.table("orders"))).await?;
+    source.run("INSERT INTO orders VALUES (4, 'd')").await?;
 
     let records = records(&stack, &topic, 9).await?;
     let seen: Vec<_> = records.iter().filter(|record| record.value.is_some()).map(summary).collect();
@@ -104,13 +103,11 @@ async fn by_the_outbox_way_a_marker_reaches_the_partition_that_it_names() -> Res
 
     for partition in 0..3 {
         let post = Post::Outbox { prefix: pipeline.markers.clone(), partition: Some(partition) };
-        let mut bracket = Bracket::look(&stack, &pipeline.table("orders"), &topic, post).await?;
+        let mut bracket = pipeline.bracket_by("orders", post).await?;
         bracket.low(&format!("r{partition}")).await?;
     }
-    let post = Post::Outbox { prefix: pipeline.markers.clone(), partition: None };
-    let mut bracket = Bracket::look(&stack, &pipeline.table("orders"), &topic, post).await?;
-    let absent =
-        Bracket::absence_events(&stack, &mut bracket, "answer", &[vec!["4".into()], vec!["40".into()]]).await?;
+    let bracket = pipeline.bracket("orders").await?;
+    let absent = bracket.absence_events("answer", &[vec!["4".into()], vec!["40".into()]]).await?;
 
     let records = records(&stack, &topic, 9 + 3 + 1).await?;
     let lows: Vec<_> = records
@@ -146,7 +143,7 @@ async fn a_prefix_chosen_for_a_partition_reaches_it() -> Result<()> {
 
     for partition in 0..3 {
         let post = Post::Envelope { prefix: prefix_reaching(partition, 3, true) };
-        let mut bracket = Bracket::look(&stack, &pipeline.table("orders"), &topic, post).await?;
+        let mut bracket = pipeline.bracket_by("orders", post).await?;
         bracket.low(&format!("r{partition}")).await?;
     }
 
@@ -173,9 +170,8 @@ async fn a_pass_covers_a_table_with_a_composite_key_and_no_gap() -> Result<()> {
         .start()
         .await?;
     let topic = pipeline.topic("orders");
-    let post = Post::Envelope { prefix: pipeline.markers.clone() };
 
-    let reads = Bracket::look(&stack, &pipeline.table("orders"), &topic, post).await?.pass(2).await?;
+    let reads = pipeline.bracket("orders").await?.pass(2).await?;
 
     let records = records(&stack, &topic, 5 + 6).await?;
     let chunks: Vec<_> = records[5..]
@@ -208,7 +204,7 @@ async fn a_read_of_a_table_that_was_rewritten_since_the_look_ends_without_a_mark
     source.run(format!("CREATE TABLE public.{name} (id int PRIMARY KEY); INSERT INTO {name} VALUES (1)")).await?;
     let table = format!("public.{name}");
     let post = Post::Envelope { prefix: "sink-repair".to_owned() };
-    let mut bracket = Bracket::look(&stack, &table, "t", post).await?;
+    let mut bracket = Bracket::look(&stack.source, &table, "t", post).await?;
 
     source.run(format!("ALTER TABLE {name} ALTER id TYPE bigint")).await?;
     let refused = bracket.read("r", None, 10).await;

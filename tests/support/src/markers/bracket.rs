@@ -9,7 +9,7 @@ use sqlx::{AssertSqlSafe, PgConnection, Row};
 use super::marker::{Bound, Marker, Range};
 use super::post::{Post, message};
 use crate::postgres::{quoted, quoted_table};
-use crate::{Database, Stack, unique};
+use crate::{Database, unique};
 
 /// How long [`Bracket::pass`] waits in each settle; nothing in a test should be open that long.
 const SETTLE: Duration = Duration::from_secs(10);
@@ -21,6 +21,7 @@ const KEYS_PER_PART: usize = 10_000;
 #[derive(Debug)]
 pub struct Bracket {
     connection: PgConnection,
+    url: String,
     table: String,
     topic: String,
     post: Post,
@@ -48,16 +49,16 @@ pub struct Read {
 
 impl Bracket {
     /// Step 0. Connects as the role `certify`, which may only log in and read, and looks at the table
-    /// (`schema.table`).
-    pub async fn look(stack: &Stack, table: &str, topic: &str, post: Post) -> Result<Bracket> {
-        let url = stack.source.replace("//postgres@", "//certify@");
-        let mut connection = Database::connect(&url).await?.connection;
+    /// (`schema.table`) of the source database at `url`.
+    pub async fn look(url: &str, table: &str, topic: &str, post: Post) -> Result<Bracket> {
+        let mut connection = Database::connect(&url.replace("//postgres@", "//certify@")).await?.connection;
         sqlx::raw_sql("SET synchronous_commit = local").execute(&mut connection).await?;
         let key = key_columns(&mut connection, table).await?;
         ensure!(!key.is_empty(), "{table} has no primary key");
         let identity = identity(&mut connection, table).await?;
         Ok(Bracket {
             connection,
+            url: url.to_owned(),
             table: table.to_owned(),
             topic: topic.to_owned(),
             post,
@@ -182,24 +183,18 @@ impl Bracket {
     }
 
     /// Answers `verify-keys-absent` for any sink: an absence event for each asked key that is not there. By the outbox
-    /// way only, and with a source role that may lock (the superuser): takes the lock that makes it safe. Returns how
-    /// many keys were absent.
-    pub async fn absence_events(
-        stack: &Stack,
-        bracket: &mut Bracket,
-        read_id: &str,
-        asked: &[Vec<String>],
-    ) -> Result<usize> {
-        let Post::Outbox { prefix, .. } = bracket.post.clone() else { bail!("absence events need the outbox way") };
-        let mut writer = stack.source().await?.connection;
+    /// way only, and as superuser: `certify` may not take the lock that makes it safe. Returns how many were absent.
+    pub async fn absence_events(&self, read_id: &str, asked: &[Vec<String>]) -> Result<usize> {
+        let Post::Outbox { prefix, .. } = self.post.clone() else { bail!("absence events need the outbox way") };
+        let mut writer = Database::connect(&self.url).await?.connection;
         // Writers wait from here to the commit: a key that is absent now is absent at the events' place in the log. The
         // snapshots of the queries below are younger than the lock.
         let lock = format!(
             "BEGIN; SET LOCAL lock_timeout = '5s'; SET LOCAL synchronous_commit = off; LOCK TABLE {} IN SHARE MODE",
-            quoted_table(&bracket.table)
+            quoted_table(&self.table)
         );
         sqlx::raw_sql(AssertSqlSafe(lock)).execute(&mut writer).await.context("lock the table")?;
-        let fields: Vec<_> = bracket
+        let fields: Vec<_> = self
             .key
             .iter()
             .enumerate()
@@ -210,9 +205,9 @@ impl Bracket {
             let sql = format!(
                 "SELECT jsonb_build_object({})::text WHERE NOT EXISTS (SELECT FROM {} WHERE ({}) = ({}))",
                 fields.join(", "),
-                quoted_table(&bracket.table),
-                bracket.columns(),
-                bracket.parameters()
+                quoted_table(&self.table),
+                self.columns(),
+                self.parameters()
             );
             let key: Option<String> =
                 bound(sqlx::query_scalar(AssertSqlSafe(sql)), values).fetch_optional(&mut writer).await?;
@@ -220,11 +215,11 @@ impl Bracket {
             absent += 1;
             let content = serde_json::json!({
                 "id": format!("{read_id}/{absent}"),
-                "topic": bracket.topic,
+                "topic": self.topic,
                 "key": serde_json::from_str::<serde_json::Value>(&key)?,
                 "payload": "",
                 "op": "absent",
-                "table": bracket.table,
+                "table": self.table,
                 "read_id": read_id,
             });
             message(&mut writer, &prefix, &content.to_string()).await?;
