@@ -27,7 +27,7 @@ use crate::{
     config::{ApplySettings, StartAt as ConfiguredStart},
     decode::{DecodeSettings, Decoder},
     http::Heartbeat,
-    kafka::{self, Assignment, ClientSettings, Consumer, Edge, GroupEvent, PartitionError, Producer, StartAt},
+    kafka::{self, Assignment, ClientSettings, Consumer, GroupEvent, PartitionError, Producer, StartAt},
     metrics::Metrics,
     status::StatusBoard,
     stream::{Limits, Sequencer},
@@ -193,11 +193,11 @@ impl<S: Sink> Worker<S> {
             Some(state) => start::resume(state, partitions, log),
             None => {
                 let edge = match self.settings.start {
-                    ConfiguredStart::Earliest => Edge::Earliest,
-                    ConfiguredStart::Latest => Edge::Latest,
+                    ConfiguredStart::Earliest => log.start,
+                    ConfiguredStart::Latest => log.end,
                 };
-                let records = assignment.start(StartAt::CommittedOr(edge)).await.map_err(stopped)?;
-                start::begin(records.start_offset(), partitions, log)
+                let from = assignment.committed().await.map_err(stopped)?.unwrap_or(edge);
+                start::begin(from, partitions, log)
             }
         };
         let plan = plan.map_err(|cannot| {

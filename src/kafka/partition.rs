@@ -244,6 +244,15 @@ impl Assignment {
         Ok(description)
     }
 
+    /// Asks for the group's committed offset, until the cluster answers.
+    ///
+    /// # Errors
+    /// `Taken` when the partition is taken before.
+    pub async fn committed(&self) -> Result<Option<Offset>, PartitionError> {
+        let partition = self.partition().clone();
+        self.or_taken(self.lease.reach.lookup.until_answered(move |lookup: &Lookup| lookup.committed(&partition))).await
+    }
+
     /// Starts reading; a lane that was started before goes on at the new place, and its earlier [`Records`] end.
     ///
     /// # Errors
@@ -254,12 +263,7 @@ impl Assignment {
         let wanted = match at {
             StartAt::Offset(offset) => offset,
             StartAt::Edge(edge) => edge_of(bounds, edge),
-            StartAt::CommittedOr(edge) => {
-                let asked = partition.clone();
-                let ask = move |lookup: &Lookup| lookup.committed(&asked);
-                let committed = self.or_taken(self.lease.reach.lookup.until_answered(ask)).await?;
-                committed.unwrap_or_else(|| edge_of(bounds, edge))
-            }
+            StartAt::CommittedOr(edge) => self.committed().await?.unwrap_or_else(|| edge_of(bounds, edge)),
         };
         inside(bounds, wanted, &partition)?;
         self.lease.state.ends_at(bounds.end);
