@@ -52,6 +52,7 @@ pub mod http;
 pub mod kafka;
 pub mod logging;
 pub mod metrics;
+pub mod operate;
 pub mod record;
 pub mod retry;
 pub mod statement;

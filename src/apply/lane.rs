@@ -17,7 +17,7 @@ use super::{
     feeds::Feeds,
     observer::Observer,
     ports::{Delivery, Held, Outlet, RecordStream},
-    requests,
+    requests::Requests,
     writer::{BAD_RECORD_HINT, Report, Stop, Wait, Writer},
 };
 use crate::{
@@ -73,6 +73,7 @@ pub struct Lane<S: Sink, R, O> {
     pub(super) waits: watch::Receiver<Option<Wait>>,
     pub(super) decoder: Decoder,
     pub(super) feeds: Feeds,
+    pub(super) requests: Requests,
     pub(super) sequencer: Sequencer,
     pub(super) writer: Option<Writer<S, O>>,
 }
@@ -282,7 +283,7 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
                 self.records.commit(unit.next_offset);
                 report.refreshed.iter().for_each(|shape| self.decoder.learn(Arc::clone(shape)));
                 self.observer.committed(&report, unit.next_offset, &unit.timestamps);
-                requests::send(&self.outlet, &self.id, &report, &mut self.observer).await;
+                self.requests.send(&self.outlet, &self.id, &report, &mut self.observer).await;
                 Ok(())
             }
             Err(Stop::Fenced(what)) => Err(LaneEnd::Fenced(what)),

@@ -18,6 +18,7 @@ use sink_api::{ErrorClass, SinkError};
 
 pub use barrier::Rules;
 pub use command::apply;
+pub(crate) use command::client;
 
 use writer::Wait;
 

@@ -19,6 +19,7 @@ use super::{
     lane::{Lane, LaneEnd, LaneSettings},
     observer::Observer,
     patiently,
+    requests::Requests,
     start::{self, CannotStart, LogBounds, Plan},
     writer::Writer,
 };
@@ -152,6 +153,7 @@ impl<S: Sink> Worker<S> {
             waits: waited,
             decoder: Decoder::new(Arc::clone(&self.decode), &partition.topic),
             feeds: Feeds::default(),
+            requests: Requests::default(),
             sequencer,
             writer: Some(writer),
         };

@@ -51,7 +51,7 @@ pub use budget::{Budget, Charge};
 pub use error::{FatalError, PartitionError, TopicPartition};
 pub use fetch::{FetchError, fetch_one};
 pub use health::{Health, PartitionHealth, Rebalances};
-pub use lookup::{LogBounds, LookupError};
+pub use lookup::{LogBounds, Lookup, LookupError};
 pub use native::TopicDescription;
 pub use partition::{Assignment, Chunk, Edge, Ending, Records, StartAt};
 pub use producer::{Outgoing, Producer, SendError, ensure_topic};
@@ -63,7 +63,6 @@ pub use settings::{
 use budget::Wake;
 use context::GroupContext;
 use health::Pulse;
-use lookup::Lookup;
 use native::Commits;
 use partition::{Command, PartitionState, Reach};
 use poll::PollLoop;
