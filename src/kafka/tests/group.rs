@@ -4,6 +4,9 @@ use std::time::Instant;
 
 use super::*;
 
+/// The mock waits for about a session before each assignment but the first.
+const QUICK: [(&str, &str); 2] = [("session.timeout.ms", "4000"), ("heartbeat.interval.ms", "500")];
+
 /// Waits for the committed offset that a worker started now would begin at.
 async fn committed(cluster: &Cluster, topic: &str) -> Option<Offset> {
     let pulse = Arc::new(Pulse::default());
@@ -16,7 +19,7 @@ async fn committed(cluster: &Cluster, topic: &str) -> Option<Offset> {
 async fn the_frontier_is_committed_and_nothing_before_the_lane_says_so() {
     let cluster = Cluster::new("orders", 1);
     cluster.write("orders", 0, 0..100, 0).await;
-    let mut worker = Worker::start(cluster.settings("orders", &[]));
+    let mut worker = Worker::start(cluster.settings("orders", &QUICK));
     let assignments = worker.assigned().await;
     let mut records = assignments[0].start(StartAt::CommittedOr(Edge::Earliest)).await.unwrap();
     receive(&mut records, 100).await;
@@ -33,7 +36,7 @@ async fn the_frontier_is_committed_and_nothing_before_the_lane_says_so() {
     worker.stop().await;
     assert_eq!(committed(&cluster, "orders").await, Some(Offset(80)));
 
-    let mut next = Worker::start(cluster.settings("orders", &[]));
+    let mut next = Worker::start(cluster.settings("orders", &QUICK));
     let assignments = next.assigned().await;
     let mut records = assignments[0].start(StartAt::CommittedOr(Edge::Earliest)).await.unwrap();
     assert_eq!(receive(&mut records, 20).await, (80..100).collect::<Vec<_>>());
@@ -63,13 +66,13 @@ async fn a_failed_commit_is_counted_and_tried_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_partition_moves_when_its_lane_has_finished_and_starts_at_its_frontier() {
-    for protocol in ["classic", "consumer"] {
-        let properties = [("group.protocol", protocol)];
+    let protocols = [("classic", QUICK.as_slice()), ("consumer", &[("group.protocol", "consumer")])];
+    for (protocol, properties) in protocols {
         let cluster = Cluster::new("orders", 2);
         for partition in 0..2 {
             cluster.write("orders", partition, 0..100, 0).await;
         }
-        let mut first = Worker::start(cluster.settings("orders", &properties));
+        let mut first = Worker::start(cluster.settings("orders", properties));
         let mut lanes = Vec::new();
         for assignment in first.assigned().await {
             let mut records = assignment.start(StartAt::CommittedOr(Edge::Earliest)).await.unwrap();
@@ -77,7 +80,7 @@ async fn a_partition_moves_when_its_lane_has_finished_and_starts_at_its_frontier
             lanes.push(records);
         }
 
-        let mut second = Worker::start(cluster.settings("orders", &properties));
+        let mut second = Worker::start(cluster.settings("orders", properties));
         let moving = within("the revocation", async {
             loop {
                 if let Some(moving) = lanes.iter().position(|records| records.ending().is_some()) {
@@ -139,14 +142,13 @@ async fn a_lane_that_does_not_finish_loses_its_partition_at_the_deadline() {
 #[tokio::test(flavor = "multi_thread")]
 async fn lanes_that_wait_for_their_sink_cost_no_rebalance() {
     let cluster = Cluster::new("orders", 2);
-    let properties =
-        [("session.timeout.ms", "1000"), ("heartbeat.interval.ms", "200"), ("max.poll.interval.ms", "2000")];
+    let properties = [QUICK[0], QUICK[1], ("max.poll.interval.ms", "4000")];
     let mut worker = Worker::start(cluster.settings("orders", &properties));
     let assignments = worker.assigned().await;
     let _stuck = assignments[0].start(StartAt::Edge(Edge::Earliest)).await.unwrap();
     cluster.write("orders", 0, 0..10, 0).await;
 
-    // Three times as long as a consumer may go without polling.
+    // Longer than a consumer may go without polling.
     tokio::time::sleep(Duration::from_secs(6)).await;
 
     assert!(assignments.iter().all(|assignment| assignment.ending().is_none()));
