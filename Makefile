@@ -30,7 +30,8 @@ demo:
 	cargo build --release --workspace --bins
 	deploy/demo/demo.sh
 
-# One markdown table, each figure beside its peer or limit.
+# One markdown table, each figure beside its peer or limit. BENCH="stream --help" tells what can be asked.
+BENCH ?= stream
 bench:
 	cargo build --release --workspace --bins
 	SINK_REPAIR_STACK_BENCH=yes SINK_REPAIR_STACK_CONNECT_HEAP=2g $(STACK) run -- target/release/bench $(BENCH)
