@@ -90,6 +90,11 @@ impl Parts {
         self.asked.bytes() + set_bytes(&self.selected) + set_bytes(&self.changed)
     }
 
+    /// Returns what all parts repeat.
+    pub fn claim(&self) -> &Claim {
+        &self.claim
+    }
+
     /// Takes the statement apart: scalar fields, asked keys as they came, selected and changed keys in order.
     pub fn into_whole(self) -> (Claim, KeyList, KeySet, KeySet) {
         let sorted = |set: KeySet| match set {

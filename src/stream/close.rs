@@ -169,6 +169,12 @@ fn spare(
         None if matches!(claim.kind, StatementKind::Chunk | StatementKind::Keys) => {
             return Err(Refusal::final_by(Rule::Visibility, "it does not say what its read saw"));
         }
+        // Nothing tells whether it stood in the stream before, ahead of events that this lane has applied since.
+        None if recent.all().mid_stream => {
+            let reason =
+                "this lane began in the middle of the stream, and the statement does not say what its read saw";
+            return Err(Refusal::final_by(Rule::Visibility, reason));
+        }
         None => {}
     }
     let by_visibility = keys.len() as u64 - by_window;

@@ -116,7 +116,7 @@ impl Sequencer {
             }
         }
         // Its transaction is not known either.
-        self.recent.push_unknown();
+        self.recent.push_undecoded(offset);
         self.passed(offset, first, steps);
     }
 
@@ -224,7 +224,16 @@ impl Sequencer {
         let changed = changed.map(|(table, low)| self.windows.changed(&table, low));
         let window = self.windows.remove(&read_id).zip(changed);
         self.closed.insert(read_id.clone());
-        close(&self.start, &self.recent, offset, read_id, parts, added, window)
+        let (snapshot, settled) = (parts.claim().snapshot.clone(), parts.claim().settled);
+        let low = window.as_ref().map(|(window, _)| window.low);
+        let step = close(&self.start, &self.recent, offset, read_id, parts, added, window);
+        if let Some(snapshot) = snapshot {
+            self.recent.learn(offset, &snapshot);
+            if let Some(low) = low.filter(|_| settled) {
+                self.recent.learn_settled(low, &snapshot);
+            }
+        }
+        step
     }
 
     fn damaged(&mut self, offset: Offset, damaged: Damaged) -> Option<Step> {

@@ -17,6 +17,13 @@ pub enum Form {
     Absence,
 }
 
+impl Form {
+    /// Whether the statement says what its read saw.
+    pub fn has_snapshot(self) -> bool {
+        matches!(self, Form::Chunk | Form::Keys | Form::Info)
+    }
+}
+
 /// What is to be read.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {

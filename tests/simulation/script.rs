@@ -134,7 +134,7 @@ impl Case {
             copy(&mut source, table, &mut vec![None; TABLES]);
             final_read(&mut source, &mut reads, table);
         }
-        let topic = connector::publish(&source, &self.connector, calm);
+        let topic = connector::publish(&source, &reads, &self.connector, calm);
         Stream { source, reads, topic, final_pass, calm }
     }
 }
@@ -208,7 +208,7 @@ fn op() -> impl Strategy<Value = Op> {
         20 => (0..4_u8, gap()).prop_map(|(slot, gap)| Op::Commit { slot, gap }),
         2 => (0..4_u8).prop_map(|slot| Op::Abort { slot }),
         2 => Just(Op::Wait),
-        1 => prop_oneof![(1..100_u64), (1_u64 << 20..1 << 24)].prop_map(Op::Burn),
+        1 => prop_oneof![(1..100_u64), (1_u64 << 28..1 << 30)].prop_map(Op::Burn),
         1 => (table(), gap()).prop_map(|(table, gap)| Op::Truncate { table, gap }),
         2 => table().prop_map(|table| Op::Copy { table }),
         35 => (0..3_u8, plan()).prop_map(|(slot, plan)| Op::Read { slot, plan }),

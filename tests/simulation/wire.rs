@@ -129,12 +129,11 @@ impl Wire {
         let plan = &read.plan;
         let bound =
             |bound: Option<i64>, closed: fn(Key) -> KeyBound| bound.map_or(KeyBound::Open, |id| closed(key(id)));
-        let (kind, has_range, has_snapshot) = match plan.form {
-            Form::Chunk => (StatementKind::Chunk, true, true),
-            Form::Keys => (StatementKind::Keys, false, true),
-            Form::Info => (StatementKind::ChunkInfo, true, true),
-            Form::PlainInfo => (StatementKind::ChunkInfo, true, false),
-            Form::Absence => (StatementKind::Absence, false, false),
+        let (kind, has_range) = match plan.form {
+            Form::Chunk => (StatementKind::Chunk, true),
+            Form::Keys => (StatementKind::Keys, false),
+            Form::Info | Form::PlainInfo => (StatementKind::ChunkInfo, true),
+            Form::Absence => (StatementKind::Absence, false),
         };
         let snapshot =
             read.seen.as_ref().map(|seen| Snapshot { xmin: seen.xmin, xmax: seen.xmax, running: seen.xip.clone() });
@@ -148,7 +147,7 @@ impl Wire {
                 },
                 false => KeyRange::ALL,
             },
-            snapshot: snapshot.filter(|_| has_snapshot),
+            snapshot: snapshot.filter(|_| plan.form.has_snapshot()),
             settled: read.settled,
             confirmed: plan.confirmed,
             rows: None,
