@@ -132,7 +132,8 @@ fn read_column(column: &Column, wire: &Wire, raw: &RawValue, reading: Reading<'_
                 "column `{}` takes bytes, and the stream carries them as text of an unknown form",
                 column.name
             ),
-            hint: "start with --binary-handling-mode as the connector has it: base64, base64-url-safe or hex".to_owned(),
+            hint: "start with --binary-handling-mode as the connector has it: base64, base64-url-safe or hex"
+                .to_owned(),
         },
         misfit => Fault::value(explain(column, wire, &misfit)),
     })
