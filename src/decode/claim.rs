@@ -250,9 +250,10 @@ impl<'a> Payload<'a> {
             return Ok((1, 1));
         }
         let number = |name: &str| {
-            let number =
-                self.unsigned(name)?.and_then(|number| u32::try_from(number).ok()).filter(|number| *number > 0);
-            number.ok_or_else(|| Damage::whole(format!("field `{name}` is not a number from 1")))
+            let number = self.get(name).and_then(json::number).and_then(|text| text.parse::<u32>().ok());
+            number
+                .filter(|number| *number > 0)
+                .ok_or_else(|| Damage::whole(format!("field `{name}` is not a number from 1")))
         };
         let (part, parts) = (number("part")?, number("parts")?);
         if part > parts {
