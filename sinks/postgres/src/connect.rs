@@ -51,14 +51,8 @@ impl Connector {
 
     pub(crate) async fn open(&self) -> Result<Session, SinkError> {
         let connecting = within(self.connect_timeout, PgConnection::connect_with(&self.options));
-        let connection =
-            connecting.await.map_err(|error| classify(&format!("connect to {}", self.place()), &error))?;
-        Ok(Session {
-            connection,
-            limit: self.limit,
-            keep_prepared: self.keep_prepared,
-            begin: self.begin.clone(),
-        })
+        let connection = connecting.await.map_err(|error| classify(&format!("connect to {}", self.place()), &error))?;
+        Ok(Session { connection, limit: self.limit, keep_prepared: self.keep_prepared, begin: self.begin.clone() })
     }
 }
 
@@ -69,10 +63,7 @@ fn begin_script(config: &PostgresConfig) -> String {
         "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE".to_owned(),
         format!("SET LOCAL statement_timeout = {}", milliseconds(config.statement_timeout)),
         format!("SET LOCAL lock_timeout = {}", milliseconds(config.lock_timeout)),
-        format!(
-            "SET LOCAL idle_in_transaction_session_timeout = {}",
-            milliseconds(config.idle_in_transaction_timeout)
-        ),
+        format!("SET LOCAL idle_in_transaction_session_timeout = {}", milliseconds(config.idle_in_transaction_timeout)),
         // Row security that hides rows is an error, not an answer.
         "SET LOCAL row_security = off".to_owned(),
         // Compiling takes longer than any of our statements.

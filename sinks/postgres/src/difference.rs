@@ -113,7 +113,8 @@ async fn page(
         place += bound.parameters.len();
     }
     let _ = arguments.add(i64::try_from(most).unwrap_or(i64::MAX));
-    let filter = if conditions.is_empty() { String::new() } else { format!("\n    WHERE {}", conditions.join(" AND ")) };
+    let filter =
+        if conditions.is_empty() { String::new() } else { format!("\n    WHERE {}", conditions.join(" AND ")) };
     let order: Vec<String> = parts.iter().map(|part| part.ordered("t")).collect();
     let sql = format!(
         "SELECT {} FROM (\n    SELECT {} FROM {} AS t{filter}\n    ORDER BY {} LIMIT ${place}) AS page",
@@ -128,10 +129,8 @@ async fn page(
 /// Returns the condition that a key lies beyond a bound whose first parameter has number `first`.
 fn condition(parts: &[KeyPart], beyond: &str, inclusive: bool, first: usize) -> String {
     let columns: Vec<String> = parts.iter().map(|part| part.ordered("t")).collect();
-    let parameters: Vec<String> = (first..)
-        .zip(parts)
-        .map(|(place, part)| format!("${place}::{}{}", part.carrier.sql(), part.cast))
-        .collect();
+    let parameters: Vec<String> =
+        (first..).zip(parts).map(|(place, part)| format!("${place}::{}{}", part.carrier.sql(), part.cast)).collect();
     let equal = if inclusive { "=" } else { "" };
     match parts.len() {
         1 => format!("{} {beyond}{equal} {}", columns[0], parameters[0]),
@@ -231,5 +230,8 @@ fn out_of_order(table: &Table, at: u64) -> SinkError {
         ErrorClass::Configuration,
         format!("{}: key number {at} of the listing is out of order", table.doing("list keys of")),
     )
-    .hint(format!("the index of the key may be damaged, by an update of the system's collations for one: REINDEX TABLE {}", table.sql))
+    .hint(format!(
+        "the index of the key may be damaged, by an update of the system's collations for one: REINDEX TABLE {}",
+        table.sql
+    ))
 }

@@ -48,7 +48,9 @@ pub(crate) fn classify(what: &str, error: &sqlx::Error) -> SinkError {
         sqlx::Error::Protocol(message) => SinkError::new(ErrorClass::Transient, format!("{what}: protocol: {message}")),
         sqlx::Error::RowNotFound => SinkError::new(ErrorClass::Transient, format!("{what}: the server sent no row")),
         // Encoding and decoding: the values may be in the message.
-        _ => SinkError::new(ErrorClass::Configuration, format!("{what}: the server sent an answer of unexpected types")),
+        _ => {
+            SinkError::new(ErrorClass::Configuration, format!("{what}: the server sent an answer of unexpected types"))
+        }
     }
 }
 
@@ -69,7 +71,8 @@ fn from_server(what: &str, error: &PgDatabaseError) -> SinkError {
         && let (Some(constraint), Some(table)) = (error.constraint(), error.table())
     {
         let schema = error.schema().unwrap_or_default();
-        message = format!("another row of {schema}.{table} holds a value that constraint \"{constraint}\" keeps unique");
+        message =
+            format!("another row of {schema}.{table} holds a value that constraint \"{constraint}\" keeps unique");
     }
     let mut sink_error = SinkError::new(class, format!("{what}: {message}")).code(code);
     sink_error.hint = hint;
@@ -91,7 +94,9 @@ fn safe_message(error: &PgDatabaseError) -> String {
         }
         "22" => {
             let mut safe = match (message.find('"'), message.rfind('"')) {
-                (Some(first), Some(last)) if first < last => format!("{}\"…\"{}", &message[..first], &message[last + 1..]),
+                (Some(first), Some(last)) if first < last => {
+                    format!("{}\"…\"{}", &message[..first], &message[last + 1..])
+                }
                 _ => message.to_owned(),
             };
             if let Some(column) = error.column() {
@@ -153,9 +158,11 @@ mod tests {
     fn every_class_of_sqlstate_is_sorted() {
         let sorted = |codes: &[&str]| codes.iter().map(|code| class_of(code)).collect::<Vec<_>>();
 
-        let transient = sorted(&["08006", "40001", "40P01", "53300", "55P03", "57014", "57P01", "25006", "25P03", "26000"]);
+        let transient =
+            sorted(&["08006", "40001", "40P01", "53300", "55P03", "57014", "57P01", "25006", "25P03", "26000"]);
         let data = sorted(&["22001", "22P02", "23502", "23505", "P0001", "44000", "54000", "21000"]);
-        let configuration = sorted(&["28P01", "3D000", "42P01", "42703", "42501", "428C9", "42P10", "0A000", "55000", "XX002"]);
+        let configuration =
+            sorted(&["28P01", "3D000", "42P01", "42703", "42501", "428C9", "42P10", "0A000", "55000", "XX002"]);
 
         assert_eq!(transient, vec![ErrorClass::Transient; 10]);
         assert_eq!(data, vec![ErrorClass::Data; 8]);

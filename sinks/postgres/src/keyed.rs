@@ -19,8 +19,7 @@ pub(crate) fn key_parts(table: &Table) -> Result<&[KeyPart], SinkError> {
     table.key.as_deref().ok_or_else(|| {
         let refusal = table.shape.key_types().err();
         let reason = refusal.as_ref().map_or("its key cannot be encoded", |refusal| refusal.reason.as_str());
-        let mut error =
-            SinkError::new(ErrorClass::Configuration, format!("{}: {reason}", table.doing("write")));
+        let mut error = SinkError::new(ErrorClass::Configuration, format!("{}: {reason}", table.doing("write")));
         error.hint = refusal.as_ref().and_then(|refusal| refusal.hint.clone());
         error
     })
@@ -85,7 +84,12 @@ pub(crate) fn delete_text(table: &Table, parts: &[KeyPart]) -> String {
     match parts {
         [part] => format!("DELETE FROM {} AS t\nWHERE t.{} = ANY({})", table.sql, part.sql, key_array(part, 1)),
         _ => {
-            format!("DELETE FROM {} AS t\nUSING {}\nWHERE {}", table.sql, key_source(parts, false), key_condition(parts))
+            format!(
+                "DELETE FROM {} AS t\nUSING {}\nWHERE {}",
+                table.sql,
+                key_source(parts, false),
+                key_condition(parts)
+            )
         }
     }
 }

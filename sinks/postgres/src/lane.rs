@@ -92,7 +92,9 @@ impl PostgresLane {
 }
 
 fn connected(session: &mut Option<Session>) -> Result<&mut Session, SinkError> {
-    session.as_mut().ok_or_else(|| SinkError::new(ErrorClass::Transient, "the unit of work is over: its connection is lost"))
+    session
+        .as_mut()
+        .ok_or_else(|| SinkError::new(ErrorClass::Transient, "the unit of work is over: its connection is lost"))
 }
 
 impl SinkLane for PostgresLane {

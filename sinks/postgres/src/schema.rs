@@ -171,10 +171,7 @@ async fn exists(session: &mut Session) -> Result<bool, SinkError> {
     let fail = |error: sqlx::Error| classify("look for schema sink_repair", &error);
     session.begin().await.map_err(fail)?;
     let row = session
-        .own_optional(
-            "SELECT to_regclass('sink_repair.removal_count') IS NOT NULL",
-            PgArguments::default(),
-        )
+        .own_optional("SELECT to_regclass('sink_repair.removal_count') IS NOT NULL", PgArguments::default())
         .await;
     let exists = match row {
         // The schema is there and closed to this role.

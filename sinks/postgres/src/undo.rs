@@ -54,10 +54,7 @@ async fn describe(session: &mut Session, name: &TableName) -> Result<Arc<Table>,
     table
 }
 
-async fn copies(
-    session: &mut Session,
-    selector: &UndoSelector,
-) -> Result<Vec<(TableName, Vec<Copy>)>, SinkError> {
+async fn copies(session: &mut Session, selector: &UndoSelector) -> Result<Vec<(TableName, Vec<Copy>)>, SinkError> {
     let fail = |error: sqlx::Error| classify("list removed rows", &error);
     let mut arguments = PgArguments::default();
     let sql = match selector {

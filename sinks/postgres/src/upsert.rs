@@ -284,8 +284,11 @@ fn update_text(table: &Table, pattern: &Pattern) -> String {
         list(&named, Named::parameter),
         list(&named, |column| format!("c{}", column.place)),
     );
-    let condition =
-        keys.iter().map(|column| format!("t.{} = {}", column.column.sql, column.value())).collect::<Vec<_>>().join(" AND ");
+    let condition = keys
+        .iter()
+        .map(|column| format!("t.{} = {}", column.column.sql, column.value()))
+        .collect::<Vec<_>>()
+        .join(" AND ");
     if values.is_empty() {
         return format!("SELECT s.ord\nFROM {source}\nJOIN {} AS t ON {condition}", table.sql);
     }

@@ -107,11 +107,7 @@ async fn table(
     Ok(())
 }
 
-async fn rows<'a>(
-    session: &mut Session,
-    plans: &mut Plans,
-    groups: &Groups<'a>,
-) -> Result<Vec<&'a Key>, WriteError> {
+async fn rows<'a>(session: &mut Session, plans: &mut Plans, groups: &Groups<'a>) -> Result<Vec<&'a Key>, WriteError> {
     let mut missing = Vec::new();
     for group in &groups.0 {
         missing.extend(upsert::write(session, plans, group).await?);

@@ -50,10 +50,7 @@ pub(super) async fn read(
     relation: &Relation,
 ) -> Result<Vec<CatalogColumn>, SinkError> {
     let doing = format!("describe {name}");
-    let rows = session
-        .own_all(COLUMNS, oid_argument(relation))
-        .await
-        .map_err(|error| classify(&doing, &error))?;
+    let rows = session.own_all(COLUMNS, oid_argument(relation)).await.map_err(|error| classify(&doing, &error))?;
     rows.iter()
         .map(|row| column(row).map_err(|error| classify(&doing, &error)))
         .map(|column| column.and_then(|column| check(name, column)))
@@ -66,7 +63,10 @@ fn check(name: &TableName, column: CatalogColumn) -> Result<CatalogColumn, SinkE
     if column.base.builtin() == "interval" && column.base.modifier != -1 {
         return Err(refuse(
             name,
-            &format!("has a column {quoted} of type {}, which drops parts of an interval in silence", column.shape.type_name),
+            &format!(
+                "has a column {quoted} of type {}, which drops parts of an interval in silence",
+                column.shape.type_name
+            ),
             &format!("ALTER TABLE {table} ALTER COLUMN {quoted} TYPE interval"),
         ));
     }

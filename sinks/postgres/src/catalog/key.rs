@@ -46,10 +46,7 @@ pub(super) async fn read(
     columns: &[CatalogColumn],
 ) -> Result<Vec<CatalogKey>, SinkError> {
     let doing = format!("describe {name}");
-    let rows = session
-        .own_all(INDEXES, oid_argument(relation))
-        .await
-        .map_err(|error| classify(&doing, &error))?;
+    let rows = session.own_all(INDEXES, oid_argument(relation)).await.map_err(|error| classify(&doing, &error))?;
     let mut indexes: BTreeMap<(bool, i64), Vec<IndexColumn>> = BTreeMap::new();
     for row in &rows {
         let (index, column) = index_column(row).map_err(|error| classify(&doing, &error))?;
@@ -60,7 +57,10 @@ pub(super) async fn read(
     let primary = indexes.next().unwrap_or_default();
     let second = indexes.find(|index| {
         index.len() >= primary.len()
-            && index.iter().zip(&primary).all(|(column, key)| column.number == key.number && column.plain && column.byte_ordered)
+            && index
+                .iter()
+                .zip(&primary)
+                .all(|(column, key)| column.number == key.number && column.plain && column.byte_ordered)
     });
     Ok(primary
         .iter()
@@ -149,7 +149,10 @@ fn order(
     }
     if !relation.utf8 {
         let reason = format!("text key \"{column_name}\" in a database whose encoding is not UTF8");
-        return (Err(NotNative { reason, hint: Some("move the sink to a database with encoding UTF8".into()) }), String::new());
+        return (
+            Err(NotNative { reason, hint: Some("move the sink to a database with encoding UTF8".into()) }),
+            String::new(),
+        );
     }
     // One index must serve all columns: the second one only when the first does not.
     if primary.iter().all(|column| column.byte_ordered && column.plain) {

@@ -24,14 +24,16 @@ pub(super) async fn read(session: &mut Session, name: &TableName) -> Result<Rela
     let mut arguments = PgArguments::default();
     let _ = arguments.add(&name.schema);
     let _ = arguments.add(&name.name);
-    let row = session
-        .own_optional(RELATION, arguments)
-        .await
-        .map_err(|error| classify(&doing, &error))?
-        .ok_or_else(|| {
-            refuse(name, "is not there", "create it at the sink, or map the source's table to another one with --sink-table")
-                .code("42P01")
-        })?;
+    let row = session.own_optional(RELATION, arguments).await.map_err(|error| classify(&doing, &error))?.ok_or_else(
+        || {
+            refuse(
+                name,
+                "is not there",
+                "create it at the sink, or map the source's table to another one with --sink-table",
+            )
+            .code("42P01")
+        },
+    )?;
     let text = |column: &str| row.try_get::<Option<String>, _>(column).map(Option::unwrap_or_default);
     let flag = |column: &str| row.try_get::<Option<bool>, _>(column).map(Option::unwrap_or_default);
     let fail = |error: sqlx::Error| classify(&doing, &error);
