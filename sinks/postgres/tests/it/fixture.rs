@@ -17,8 +17,8 @@ use std::{
 };
 
 use sink_api::{
-    Batch, Key, KeyList, KeyType, KeyValue, LaneId, LaneState, MergedChange, Offset, Partition, Sink, SinkLane,
-    TableBatch, TableName, TableShape, TopicId, Unit, Value, Written,
+    Batch, Key, KeyList, KeyType, KeyValue, LaneId, LaneState, MergedChange, Offset, Partition, ReadId, Removal, Sink,
+    SinkLane, TableBatch, TableName, TableShape, TopicId, Unit, Value, Written,
 };
 use sink_postgres::{PostgresConfig, PostgresLane, PostgresSink};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row, ValueRef, postgres::PgConnectOptions};
@@ -212,8 +212,12 @@ pub struct Bench {
 
 impl Bench {
     pub async fn new(db: &Db, table: &str) -> Bench {
+        Bench::new_in(db, "public", table).await
+    }
+
+    pub async fn new_in(db: &Db, schema: &str, table: &str) -> Bench {
         let sink = db.sink().await;
-        let table = sink.describe(&public(table)).await.unwrap();
+        let table = sink.describe(&TableName::new(schema, table)).await.unwrap();
         let lane = sink.claim(&lane_id("orders")).await.unwrap().lane;
         Bench { sink, table, lane, state: None }
     }
@@ -226,6 +230,18 @@ impl Bench {
         unit.commit(&next).await?;
         self.state = Some(next);
         Ok(written)
+    }
+
+    /// Removes rows by a statement, as a unit of work.
+    pub async fn remove(&mut self, orphans: &[Key], read_id: &str) -> u64 {
+        let next = state(self.state.as_ref().map_or(1, |state| state.next_offset.0 + 1));
+        let (orphans, read_id) = (keys(orphans).sorted(), ReadId(read_id.into()));
+        let removal = Removal { table: &self.table, keys: &orphans, read_id: &read_id, offset: Offset(11) };
+        let mut unit = self.lane.begin(self.state.as_ref()).await.unwrap();
+        let removed = unit.remove(&removal).await.unwrap();
+        unit.commit(&next).await.unwrap();
+        self.state = Some(next);
+        removed
     }
 
     pub async fn write(&mut self, changes: impl IntoIterator<Item = (Key, MergedChange)>) -> Written {
