@@ -66,7 +66,7 @@ impl ColumnBuffer {
         fit::check(column_type, value).map_err(ValueError::Misfit)?;
         let at = self.bytes.len();
         self.bytes.extend_from_slice(&[0; 4]);
-        append(self.carrier, delimiter, value, &mut self.bytes)?;
+        append(self.carrier, column_type, delimiter, value, &mut self.bytes)?;
         self.close(at)
     }
 
@@ -102,9 +102,15 @@ impl ColumnBuffer {
 }
 
 /// Appends the binary form of `value` as `carrier`.
-pub(super) fn append(carrier: Carrier, delimiter: u8, value: &Value, out: &mut Vec<u8>) -> Result<(), ValueError> {
+fn append(
+    carrier: Carrier,
+    column_type: &ColumnType,
+    delimiter: u8,
+    value: &Value,
+    out: &mut Vec<u8>,
+) -> Result<(), ValueError> {
     match (carrier, value) {
-        (Carrier::Text, value) => text_form::append(value, delimiter, out),
+        (Carrier::Text, value) => text_form::append(column_type, delimiter, value, out),
         (Carrier::Bool, Value::Bool(value)) => out.push(u8::from(*value)),
         // That the number fits was seen before.
         (Carrier::Int2, Value::Int(value)) => out.extend_from_slice(&(*value as i16).to_be_bytes()),

@@ -123,18 +123,24 @@ fn single(value: f64) -> Result<(), String> {
     if narrow.is_infinite() || narrow == 0.0 {
         return Err("the value is out of range for a floating point number of 32 bits".into());
     }
-    let mut digits = DigitCount(0);
-    write!(digits, "{:e}", value.abs()).expect("counting does not fail");
-    if digits.0 <= 9 { Ok(()) } else { Err("the value needs 64 bits, the column has 32".into()) }
+    let mut shortest = DigitCount::default();
+    write!(shortest, "{:e}", value.abs()).expect("counting does not fail");
+    if shortest.digits <= 9 { Ok(()) } else { Err("the value needs 64 bits, the column has 32".into()) }
 }
 
 /// Counts the digits of a mantissa.
-struct DigitCount(usize);
+#[derive(Default)]
+struct DigitCount {
+    digits: usize,
+    in_exponent: bool,
+}
 
 impl std::fmt::Write for DigitCount {
     fn write_str(&mut self, text: &str) -> std::fmt::Result {
-        let mantissa = text.split('e').next().unwrap_or_default();
-        self.0 += mantissa.bytes().filter(u8::is_ascii_digit).count();
+        for byte in text.bytes() {
+            self.in_exponent |= byte == b'e';
+            self.digits += usize::from(byte.is_ascii_digit() && !self.in_exponent);
+        }
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! Keys between their encoding and PostgreSQL's binary forms.
 
 use sink_api::{
-    KeyError, KeyList, KeyReader, KeyType, KeyValue, Value,
+    ColumnType, KeyError, KeyList, KeyReader, KeyType, KeyValue, Value,
     key::{append_bytes, append_text},
 };
 
@@ -233,7 +233,7 @@ pub(crate) fn key_json(parts: &[KeyPart], key: &[u8]) -> Result<String, KeyFault
                 Value::Int(value) => value.into(),
                 value => {
                     let mut text = Vec::new();
-                    text_form::append(&value, b',', &mut text);
+                    text_form::append(&ColumnType::Text(None), b',', &value, &mut text);
                     String::from_utf8_lossy(&text).into_owned().into()
                 }
             };

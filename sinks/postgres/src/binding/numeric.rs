@@ -32,17 +32,17 @@ pub(super) fn append(value: &Decimal, out: &mut Vec<u8>) -> bool {
     let whole = digits.len() as i64 - scale;
     let padding = (-whole).rem_euclid(GROUP as i64) as usize;
     let Ok(weight) = i16::try_from((whole + padding as i64) / GROUP as i64 - 1) else { return false };
-    let Ok(groups) = i16::try_from((padding + digits.len()).div_ceil(GROUP)) else { return false };
+    let Ok(groups) = u16::try_from((padding + digits.len()).div_ceil(GROUP)) else { return false };
     header(groups, weight, if negative { NEGATIVE } else { 0 }, display_scale as u16, out);
     let digit_at = |at: usize| at.checked_sub(padding).and_then(|at| digits.get(at)).map_or(0, |digit| digit - b'0');
-    for group in 0..groups as usize {
+    for group in 0..usize::from(groups) {
         let value = (0..GROUP).fold(0_u16, |value, at| value * 10 + u16::from(digit_at(group * GROUP + at)));
         out.extend_from_slice(&value.to_be_bytes());
     }
     true
 }
 
-fn header(groups: i16, weight: i16, sign: u16, display_scale: u16, out: &mut Vec<u8>) -> bool {
+fn header(groups: u16, weight: i16, sign: u16, display_scale: u16, out: &mut Vec<u8>) -> bool {
     out.extend_from_slice(&groups.to_be_bytes());
     out.extend_from_slice(&weight.to_be_bytes());
     out.extend_from_slice(&sign.to_be_bytes());
