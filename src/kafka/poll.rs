@@ -192,14 +192,13 @@ impl PollLoop {
     }
 
     fn group_error(&mut self, code: RDKafkaErrorCode, reason: &str) -> Turn {
+        // The code of a fatal error is the cause's own.
+        if let Some((code, text)) = self.consumer.client().fatal_error() {
+            let hint = matches!(code, RDKafkaErrorCode::FencedInstanceId | RDKafkaErrorCode::UnreleasedInstanceId)
+                .then_some("two workers have the same group.instance.id: give each its own");
+            return self.fatal(FatalError { message: format!("the consumer group: {text} ({code})"), hint });
+        }
         match code {
-            RDKafkaErrorCode::Fatal => {
-                let (code, text) =
-                    self.consumer.client().fatal_error().unwrap_or((RDKafkaErrorCode::Fatal, reason.to_owned()));
-                let hint = matches!(code, RDKafkaErrorCode::FencedInstanceId | RDKafkaErrorCode::UnreleasedInstanceId)
-                    .then_some("two workers have the same group.instance.id: give each its own");
-                return self.fatal(FatalError { message: format!("the consumer group: {text} ({code})"), hint });
-            }
             RDKafkaErrorCode::AllBrokersDown => self.pulse.away(reason),
             // The watch thread says which topics are missing.
             RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic => debug!(reason),
