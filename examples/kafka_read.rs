@@ -34,7 +34,9 @@ async fn write(servers: &str, topic: &str, count: u64) -> anyhow::Result<()> {
     };
     ensure_topic(&client, topic, None).await?;
     let producer = Producer::new(&client)?;
-    let field = |i: u64, n: u64| format!("\"column_{n}\":\"value {} of a column\",", (i + n / 20) % 1000);
+    let field = |i: u64, n: u64| {
+        format!("\"column_{n}\":\"value {} of a column\",", (if n % 4 == 0 { i } else { i / 100 }) % 1000)
+    };
     let mut sent = stream::iter(0..count)
         .map(|i| {
             let (producer, key) = (&producer, format!("{{\"id\":{i}}}"));

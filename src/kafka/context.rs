@@ -38,6 +38,8 @@ pub(super) enum Rebalance {
 pub(super) struct Inbox {
     pub(super) rebalances: VecDeque<Rebalance>,
     pub(super) errors: Vec<(RDKafkaErrorCode, String)>,
+    /// Topics that have another id than before.
+    pub(super) made_anew: Vec<String>,
 }
 
 /// The context of the group's consumer.
@@ -77,7 +79,9 @@ impl GroupContext {
 
 impl ClientContext for GroupContext {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
-        self.served.fetch_add(1, Ordering::Relaxed);
+        let mut inbox = self.note();
+        inbox.made_anew.extend(made_anew(message).map(str::to_owned));
+        drop(inbox);
         log(level, facility, message);
     }
 
@@ -123,6 +127,18 @@ impl ClientContext for QuietContext {
 }
 
 impl ConsumerContext for QuietContext {}
+
+/// The topic that a line of librdkafka's metadata log says to have changed its id. It is the only place where librdkafka
+/// tells: by itself it goes on reading the new topic at the old offset (`rd_kafka_topic_metadata_update`).
+fn made_anew(line: &str) -> Option<&str> {
+    let (_, line) = line.split_once(": Topic ")?;
+    let (topic, ids) = line.split_once(" changed id from ")?;
+    // The first time that librdkafka hears of a topic.
+    (!ids.starts_with(NO_ID)).then_some(topic)
+}
+
+/// A topic id of 16 zero bytes, in librdkafka's base64.
+const NO_ID: &str = "AAAAAAAAAAAAAAAAAAAAAA";
 
 /// Passes a line of librdkafka on.
 fn log(level: RDKafkaLogLevel, facility: &str, message: &str) {
@@ -174,4 +190,18 @@ pub(super) fn offset_list<'a>(offsets: impl IntoIterator<Item = (&'a TopicPartit
             .expect("an offset that came from Kafka or from a frontier is one that librdkafka takes");
     }
     list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_topic_whose_id_changed_is_told_from_one_that_is_new() {
+        let line = |from: &str| format!("[thrd:main]: Topic a.b changed id from {from} to yGdxfCRqQMGWmYxsYCWHQw");
+
+        assert_eq!(made_anew(&line("4zWVyTlmQJ2GkrbWVSQjtg")), Some("a.b"));
+        assert_eq!(made_anew(&line(NO_ID)), None);
+        assert_eq!(made_anew("[thrd:main]: Topic a.b partition 0 Leader 1 Epoch 0"), None);
+    }
 }

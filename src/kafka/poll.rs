@@ -1,12 +1,12 @@
 //! The poll thread: the one that talks to the group, and never waits for a sink.
 //!
-//! It goes round: commands of the async side, the group's events, one chunk for each lane that has room, partitions
+//! It goes round: commands of the async side, one chunk for each lane that has room, the group's events, partitions
 //! being given up, commits. When there is nothing to do it parks; new records, events, commands and room in the budget
 //! wake it. All waiting (for lanes, for commits) is a deadline that is looked at in each round, never a blocking call.
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, mpsc::Receiver},
+    sync::{Arc, atomic::Ordering, mpsc::Receiver},
     thread,
     time::{Duration, Instant},
 };
@@ -75,14 +75,17 @@ impl PollLoop {
         loop {
             self.pulse.polled();
             self.serve_commands();
+            let now = Instant::now();
+            let busy = self.collect(now);
+            // After the records were taken and before they are handed over: librdkafka says that a topic was made anew
+            // before it fetches from the new one, so here it is known of every record to which it applies.
             if self.serve_group() == Turn::Over {
                 break;
             }
+            self.lanes.values_mut().for_each(LaneQueue::send);
             for outcome in self.commits.ended() {
                 self.committed(outcome);
             }
-            let now = Instant::now();
-            let busy = self.serve_lanes(now);
             self.serve_giving(now);
             self.serve_commits(now);
             if self.stopping.is_some() && self.lanes.is_empty() && self.giving.is_empty() {
@@ -137,7 +140,7 @@ impl PollLoop {
             if let Err(err) = consumer.incremental_unassign(&list) {
                 warn!(%partition, error = %err, "stop reading before starting again");
             }
-            state.paused.store(false, std::sync::atomic::Ordering::SeqCst);
+            state.paused.store(false, Ordering::SeqCst);
         }
         // Split before it is assigned, so that no record goes to the common queue.
         let Some(queue) = consumer.split_partition_queue(&partition.topic, partition.partition.0) else {
@@ -185,6 +188,11 @@ impl PollLoop {
                 return Turn::Over;
             }
         }
+        for topic in inbox.made_anew {
+            // The lane finds out what happened.
+            let lanes = self.lanes.values_mut().filter(|lane| *lane.state.partition.topic == *topic);
+            lanes.for_each(|lane| lane.fail(Delivery::OutOfRange));
+        }
         for rebalance in inbox.rebalances {
             self.rebalance(rebalance);
         }
@@ -192,14 +200,13 @@ impl PollLoop {
     }
 
     fn group_error(&mut self, code: RDKafkaErrorCode, reason: &str) -> Turn {
+        // The code of a fatal error is the cause's own.
+        if let Some((code, text)) = self.consumer.client().fatal_error() {
+            let hint = matches!(code, RDKafkaErrorCode::FencedInstanceId | RDKafkaErrorCode::UnreleasedInstanceId)
+                .then_some("two workers have the same group.instance.id: give each its own");
+            return self.fatal(FatalError { message: format!("the consumer group: {text} ({code})"), hint });
+        }
         match code {
-            RDKafkaErrorCode::Fatal => {
-                let (code, text) =
-                    self.consumer.client().fatal_error().unwrap_or((RDKafkaErrorCode::Fatal, reason.to_owned()));
-                let hint = matches!(code, RDKafkaErrorCode::FencedInstanceId | RDKafkaErrorCode::UnreleasedInstanceId)
-                    .then_some("two workers have the same group.instance.id: give each its own");
-                return self.fatal(FatalError { message: format!("the consumer group: {text} ({code})"), hint });
-            }
             RDKafkaErrorCode::AllBrokersDown => self.pulse.away(reason),
             // The watch thread says which topics are missing.
             RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic => debug!(reason),
@@ -215,21 +222,21 @@ impl PollLoop {
         Turn::Over
     }
 
-    /// Gives every lane one chunk. Returns whether there may be more.
-    fn serve_lanes(&mut self, now: Instant) -> bool {
+    /// Collects a chunk for every lane that has room. Returns whether there may be more.
+    fn collect(&mut self, now: Instant) -> bool {
         let mut busy = false;
         for lane in self.lanes.values_mut() {
-            match lane.deliver(&self.reach.budget, &self.wake, &self.pulse, now) {
+            match lane.collect(&self.reach.budget, &self.wake, &self.pulse, now) {
                 Moved::Some => busy = true,
                 Moved::Nothing | Moved::Full => {}
             }
             let (pause, paused) = (lane.should_pause(PAUSE_AFTER, now), &lane.state.paused);
-            if lane.feed.is_some() && pause != paused.load(std::sync::atomic::Ordering::SeqCst) {
+            if lane.feed.is_some() && pause != paused.load(Ordering::SeqCst) {
                 let list = partition_list([lane.state.partition.clone()]);
                 let done = if pause { self.consumer.pause(&list) } else { self.consumer.resume(&list) };
                 debug!(partition = %lane.state.partition, pause, ok = done.is_ok(), "pause or resume");
                 if done.is_ok() {
-                    paused.store(pause, std::sync::atomic::Ordering::SeqCst);
+                    paused.store(pause, Ordering::SeqCst);
                 }
             }
         }

@@ -153,11 +153,8 @@ async fn a_lane_that_starts_again_gets_the_records_from_there() {
     let mut again = assignments[0].start(StartAt::Offset(Offset(40))).await.unwrap();
 
     assert_eq!(receive(&mut again, 60).await, (40..100).collect::<Vec<_>>());
-    loop {
-        match within("the end of the first start", first.next_chunk()).await.unwrap() {
-            Some(chunk) => assert!(chunk.records.is_empty(), "the earlier start gets no records any more"),
-            None => break,
-        }
+    while let Some(chunk) = within("the end of the first start", first.next_chunk()).await.unwrap() {
+        assert!(chunk.records.is_empty(), "the earlier start gets no records any more");
     }
     worker.stop().await;
 }
