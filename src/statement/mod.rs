@@ -14,8 +14,10 @@ use std::sync::Arc;
 use sink_api::{Extent, Key, KeyBound, KeyList, KeyRange, KeySet, Offset, ReadId, StatementKind, TableShape};
 
 pub use judge::{Caps, OrphanPolicy, judge};
+pub(crate) use parts::is_same_table;
 pub use parts::{Added, Parts};
 pub use recent::RecentKeys;
+pub(crate) use recent::WITHOUT_ID;
 pub(crate) use visibility::{Past, Undecided};
 pub use visibility::{sees, widen};
 

@@ -14,7 +14,7 @@ use super::visibility::{Past, sees, widen};
 use crate::decode::Snapshot;
 
 /// Stands in a stored state for the id of an event that carried none.
-const WITHOUT_ID: Xid = Xid(i64::MAX as u64);
+pub(crate) const WITHOUT_ID: Xid = Xid(i64::MAX as u64);
 
 /// Marks in a stored state an id that is known in all 64 bits.
 const SURE: u64 = 1 << 62;
@@ -111,6 +111,11 @@ impl RecentKeys {
         }
     }
 
+    /// Whether an event of `table` carried no transaction id and none since did.
+    pub(crate) fn lacks_ids(&self, table: &TableName) -> bool {
+        self.all.without_id || self.without_id.contains(table)
+    }
+
     /// Takes note of a record that could not be decoded.
     pub(crate) fn push_undecoded(&mut self, offset: Offset) {
         for past in [&mut self.all, &mut self.forgotten] {
@@ -122,8 +127,8 @@ impl RecentKeys {
     /// Ends a stretch of events without ids. What lies behind is as good as unknown: the stream carries ids since its
     /// connector was set up anew, and what that delivers again carries ids as well.
     fn with_id(&mut self, offset: Offset, table: &TableShape) {
-        let began_without = self.all.without_id;
-        if began_without || (!self.without_id.is_empty() && self.without_id.remove(&table.name)) {
+        let table_lacked = !self.without_id.is_empty() && self.without_id.remove(&table.name);
+        if table_lacked || self.all.without_id {
             self.push_undecoded(offset);
             (self.all.without_id, self.forgotten.without_id) = (false, false);
         }

@@ -53,7 +53,7 @@ pub(crate) struct Past {
     /// All of those two kinds that stand in the log before any statement to come have ids below this one, or are
     /// delivered again before it: a read that waited for them has shown it.
     pub(crate) below: Option<u64>,
-    /// There are others, applied, that carried no transaction id.
+    /// There are others, applied, that carried no transaction id; [`super::RecentKeys::lacks_ids`] tells of which table.
     pub(crate) without_id: bool,
 }
 
@@ -64,8 +64,6 @@ pub(crate) enum Undecided {
     Forgotten,
     /// Nothing is known of earlier events, and the reader did not wait for them.
     Unsettled,
-    /// The stream does not carry transaction ids.
-    WithoutId,
 }
 
 impl Past {
@@ -90,9 +88,6 @@ impl Past {
     /// the log holds before its low marker; it decides where the lane knows nothing itself, and only there: events
     /// *later* than the marker may stand before it, and of those the reader knows nothing.
     pub(crate) fn seen_by(&self, snapshot: &Snapshot, settled: bool) -> Result<(), Undecided> {
-        if self.without_id {
-            return Err(Undecided::WithoutId);
-        }
         if !self.is_over(snapshot) {
             return Err(Undecided::Forgotten);
         }
