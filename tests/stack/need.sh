@@ -41,12 +41,12 @@ install_packages() {
   local conf=/etc/postgresql-common/createcluster.conf
   export DEBIAN_FRONTEND=noninteractive
   say "installing $*"
-  apt-get update -qq >/dev/null
+  apt-get -o Acquire::Retries=3 update -qq >/dev/null
   if [[ " $* " == *" postgresql "* ]] && [ ! -e "$conf" ]; then
-    apt-get install -y -qq --no-install-recommends postgresql-common >/dev/null
+    apt-get -o Acquire::Retries=3 install -y -qq --no-install-recommends postgresql-common >/dev/null
     sed -i 's/^#* *create_main_cluster.*/create_main_cluster = false/' "$conf"
   fi
-  apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+  apt-get -o Acquire::Retries=3 install -y -qq --no-install-recommends "$@" >/dev/null
 }
 
 check_needs() {
