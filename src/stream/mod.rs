@@ -13,6 +13,8 @@ mod closed;
 mod merge;
 mod sequencer;
 mod step;
+#[cfg(test)]
+mod tests;
 mod unit;
 mod window;
 
