@@ -174,7 +174,7 @@ fn upsert(key: i64, version: i64, large: Option<i64>) -> RowOp {
 
 /// Every other read lists its keys as intervals.
 fn set(read: usize, ids: &[i64]) -> KeySet {
-    if read % 2 == 0 {
+    if read.is_multiple_of(2) {
         return KeySet::List(keys(ids));
     }
     let mut intervals: Vec<(i64, i64)> = Vec::new();

@@ -178,7 +178,7 @@ impl Lane {
         let settings = world.settings;
         let log_start = settings.retention.map_or(0, |kept| state.next_offset.0.saturating_sub_unsigned(kept as u64));
         let (start, begin) = Start::resume(&state, Offset(log_start), 1);
-        let narrow = settings.varies && epoch % 2 == 0;
+        let narrow = settings.varies && epoch.is_multiple_of(2);
         let limits = Limits {
             recent_bytes: if narrow { 150 } else { settings.recent_bytes },
             window_bytes: settings.window_bytes,
