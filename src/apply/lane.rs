@@ -178,10 +178,17 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
         match self.decode(record).await? {
             Ok(Event::Truncate { table, .. }) if !self.settings.apply_truncate => {
                 return Err(LaneEnd::Failed {
-                    what: format!("{}: {} was truncated at the source, at offset {}", self.id, table.name, record.offset),
-                    hint: "empty the sink's table by hand and skip the record (`sink-repair reset --skip`), or start with \
-                           --truncate apply if the topic has one partition and one table"
-                        .to_owned(),
+                    what: format!(
+                        "{}: {} was truncated at the source, at offset {}",
+                        self.id, table.name, record.offset
+                    ),
+                    hint: format!(
+                        "empty the sink's table by hand and go on behind the record: `sink-repair reset --topic {} \
+                         --partition {} --to {}`; or start with --truncate apply if the topic has one partition and one table",
+                        self.id.topic,
+                        self.id.partition,
+                        record.offset.next()
+                    ),
                 });
             }
             Ok(event) => {

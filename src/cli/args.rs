@@ -110,9 +110,6 @@ pub(crate) struct StreamArgs {
     /// Replicas of the dead letter topic, if it has to be made [default: the broker's].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=99))]
     pub(crate) dead_letter_replication_factor: Option<u16>,
-    /// How often Kafka's own offsets follow the sink's frontier.
-    #[arg(long, value_name = "TIME", default_value = defaults::COMMIT_INTERVAL, value_parser = units::span)]
-    pub(crate) commit_interval: Duration,
     /// Stop once every partition has reached the end offset seen at start.
     #[arg(long)]
     pub(crate) until_caught_up: bool,
@@ -174,7 +171,7 @@ pub(crate) struct StatementArgs {
     /// File with the key of the markers' signatures; unsigned markers are refused then.
     #[arg(long, value_name = "FILE")]
     pub(crate) marker_key_file: Option<PathBuf>,
-    /// Give up a read whose end has not come within this much of the stream.
+    /// Give up a read whose changed keys and lists need more memory than this.
     #[arg(long, value_name = "SIZE", default_value = defaults::WINDOW_MAX_BYTES, value_parser = units::bytes)]
     pub(crate) window_max_bytes: u64,
     /// Give up a read whose end has not come within this time.

@@ -30,8 +30,6 @@ pub struct ApplySettings {
     pub topics: TopicSelection,
     /// Where a lane begins that has no place yet.
     pub start: StartAt,
-    /// How often Kafka's offsets follow the frontier.
-    pub commit_interval: Duration,
     /// Whether to stop at the end offsets seen at start.
     pub until_caught_up: bool,
     /// Where rows go.
@@ -80,7 +78,7 @@ pub struct StatementSettings {
     pub keep_removed: Duration,
     /// The key of the markers' signatures; `None`: unsigned markers are taken.
     pub marker_key: Option<Secret<Vec<u8>>>,
-    /// Most bytes of stream that a window may span.
+    /// Most bytes of changed keys and lists that a window may hold.
     pub window_max_bytes: u64,
     /// Longest time that a window may span.
     pub window_max_age: Duration,
@@ -156,11 +154,8 @@ impl ApplySettings {
                 return Err(Usage::new(format!("--{flag} is empty")).hint("leave it out to have its default"));
             }
         }
-        for (flag, span) in [("commit-interval", stream.commit_interval), ("window-max-age", statements.window_max_age)]
-        {
-            if span < Duration::from_millis(100) {
-                return Err(Usage::new(format!("--{flag} is too short")).hint("give at least 100ms"));
-            }
+        if statements.window_max_age < Duration::from_millis(100) {
+            return Err(Usage::new("--window-max-age is too short").hint("give at least 100ms"));
         }
 
         Ok(ApplySettings {
@@ -169,7 +164,6 @@ impl ApplySettings {
             name,
             topics,
             start: stream.start,
-            commit_interval: stream.commit_interval,
             until_caught_up: stream.until_caught_up,
             sink: SinkSettings::of(sink)?,
             tables: TableSettings {
