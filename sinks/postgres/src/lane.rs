@@ -54,7 +54,10 @@ impl PostgresLane {
                 Err(error) if classify("begin", &error).class != ErrorClass::Transient => {
                     return Err(classify("begin a unit of work", &error));
                 }
-                Err(_) => {}
+                Err(error) => {
+                    let error = classify("begin a unit of work", &error);
+                    tracing::warn!(lane = %self.id, %error, "connection to the sink lost, connecting again");
+                }
             }
         }
         let mut session = self.shared.connector.open().await?;
