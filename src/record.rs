@@ -17,6 +17,24 @@ pub struct Record {
     pub headers: Vec<(String, Option<Box<[u8]>>)>,
 }
 
+/// A header: its name, and its value, which may be null.
+pub type Header = (String, Option<Box<[u8]>>);
+
+/// A record as it lies in Kafka, with all its headers: what goes to the dead letter queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RawRecord {
+    /// Its number in the partition.
+    pub offset: Offset,
+    /// Milliseconds since 1970-01-01 UTC; `None` when the broker has none.
+    pub timestamp: Option<i64>,
+    /// The key's bytes.
+    pub key: Option<Box<[u8]>>,
+    /// The value's bytes.
+    pub value: Option<Box<[u8]>>,
+    /// All headers, in order.
+    pub headers: Vec<Header>,
+}
+
 /// Whether decoding looks at a header: the others are not carried to the lanes.
 pub fn is_wanted_header(name: &str) -> bool {
     // Debezium's context headers stand on every record and say nothing that the lane needs.

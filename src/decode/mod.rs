@@ -4,13 +4,42 @@
 //! taught yet it answers [`DecodeError::NeedsTable`], the caller looks the table up, calls [`Decoder::learn`] and
 //! decodes the same record again. So decoding itself does no I/O.
 
+mod authentic;
+mod claim;
+mod decoder;
+mod envelope;
 mod event;
+mod fault;
+mod json;
+mod key;
+mod keylist;
+mod mapping;
+mod markers;
+mod modes;
+mod placeholder;
+mod row;
+mod rows;
+mod same_value;
+mod schema;
+mod settings;
+mod signal;
+mod tables;
+#[cfg(test)]
+mod tests;
+mod value;
+mod wire;
 
 use std::sync::Arc;
 
 use sink_api::{Key, TableName, TableShape};
 
+pub use authentic::sign;
+pub use decoder::Decoder;
 pub use event::{Claim, Damaged, Event, EventXid, OtherRecord, Part, ReadName, RowEvent, Snapshot, SourceTable};
+pub use mapping::{MappingError, TableMapping};
+pub use modes::{BinaryMode, DecimalMode, HstoreMode, IntervalMode, Modes, TimeMode, UnknownMode};
+pub use placeholder::Placeholder;
+pub use settings::{DecodeSettings, MARKER_PREFIX};
 
 /// Why a record could not be decoded.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::{Key, Offset, TableShape, Value};
 
-/// A row's values, one for each column of its table, in table order.
-pub type Row = Box<[Value]>;
+/// A row's values, one for each column of its table, in table order. Shared: merging and retrying copy no values.
+pub type Row = Arc<[Value]>;
 
 /// What a change does to its key.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,6 +1,6 @@
 //! Sorted sets of keys, packed.
 
-use crate::{Key, KeyType, KeyValue};
+use crate::{Key, key};
 
 /// Encoded keys in one buffer, in the order in which they were pushed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,6 +32,12 @@ impl KeyList {
     /// When the list passes 4 GiB, which the limit on a statement's size rules out.
     pub fn end_key(&mut self) {
         self.ends.push(u32::try_from(self.bytes.len()).expect("a key list stays below 4 GiB"));
+    }
+
+    /// Drops all keys and keeps the memory for the next ones.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
     }
 
     /// Returns the number of keys.
@@ -137,72 +143,130 @@ impl KeySet {
         }
     }
 
+    /// Returns the positions in the list of the first two entries that are not strictly ascending; an interval whose
+    /// ends are the wrong way round is named twice. `None`: the set is what a statement may list.
+    pub fn first_inversion(&self) -> Option<(usize, usize)> {
+        match self {
+            KeySet::List(list) => list.first_inversion(),
+            KeySet::Intervals(intervals) => (0..intervals.len()).find_map(|index| {
+                let (low, high) = intervals[index];
+                if low > high {
+                    Some((index, index))
+                } else {
+                    (index > 0 && intervals[index - 1].1 >= low).then(|| (index - 1, index))
+                }
+            }),
+        }
+    }
+
+    /// Whether the set holds `key` (encoded).
+    pub fn contains(&self, key: &[u8]) -> bool {
+        match self {
+            KeySet::List(list) => list.contains(key),
+            KeySet::Intervals(intervals) => <[u8; 8]>::try_from(key).is_ok_and(|key| {
+                let value = key::int_of(key);
+                let next = intervals.partition_point(|(low, _)| *low <= value);
+                next > 0 && value <= intervals[next - 1].1
+            }),
+        }
+    }
+
     /// Starts to read the keys in ascending order.
     pub fn cursor(&self) -> KeyCursor<'_> {
-        let mut cursor = KeyCursor { set: self, index: 0, value: 0, encoded: Vec::new(), done: false };
-        if let KeySet::Intervals(intervals) = self {
-            cursor.value = intervals.first().map_or(0, |interval| interval.0);
-        }
-        cursor.load();
-        cursor
+        KeyCursor(match self {
+            KeySet::List(list) => Place::List { bytes: &list.bytes, start: 0, ends: &list.ends },
+            KeySet::Intervals(intervals) => Place::at(intervals),
+        })
     }
 }
 
 /// Reads a [`KeySet`] in ascending order; memory does not grow with the set.
-#[derive(Debug)]
-pub struct KeyCursor<'a> {
-    set: &'a KeySet,
-    index: usize,
-    value: i64,
-    encoded: Vec<u8>,
-    done: bool,
+#[derive(Clone, Debug)]
+pub struct KeyCursor<'a>(Place<'a>);
+
+/// What is left to read, the key at the cursor first.
+#[derive(Clone, Debug)]
+enum Place<'a> {
+    List { bytes: &'a [u8], start: usize, ends: &'a [u32] },
+    Intervals { rest: &'a [(i64, i64)], value: i64, encoded: [u8; 8] },
+}
+
+impl<'a> Place<'a> {
+    /// The place at the first value of `rest`.
+    fn at(rest: &'a [(i64, i64)]) -> Place<'a> {
+        let value = rest.first().map_or(0, |interval| interval.0);
+        Place::Intervals { rest, value, encoded: key::int(value) }
+    }
 }
 
 impl KeyCursor<'_> {
     /// Returns the key at the cursor, encoded; `None` behind the last one.
     pub fn key(&self) -> Option<&[u8]> {
-        if self.done {
-            return None;
-        }
-        match self.set {
-            KeySet::List(list) => list.get(self.index),
-            KeySet::Intervals(_) => Some(&self.encoded),
+        match &self.0 {
+            Place::List { bytes, start, ends } => ends.first().map(|end| &bytes[*start..*end as usize]),
+            Place::Intervals { rest, encoded, .. } => (!rest.is_empty()).then_some(encoded),
         }
     }
 
     /// Moves on to the next key.
     pub fn advance(&mut self) {
-        match self.set {
-            KeySet::List(_) => self.index += 1,
-            KeySet::Intervals(intervals) => {
-                if self.done {
-                    return;
-                }
-                if self.value < intervals[self.index].1 {
-                    self.value += 1;
-                } else {
-                    self.index += 1;
-                    if let Some(interval) = intervals.get(self.index) {
-                        self.value = interval.0;
-                    }
+        match &mut self.0 {
+            Place::List { start, ends, .. } => {
+                if let Some((end, rest)) = ends.split_first() {
+                    (*start, *ends) = (*end as usize, rest);
                 }
             }
+            Place::Intervals { rest, value, encoded } => match rest.split_first() {
+                Some(((_, high), _)) if *value < *high => {
+                    *value += 1;
+                    *encoded = key::int(*value);
+                }
+                Some((_, rest)) => self.0 = Place::at(rest),
+                None => {}
+            },
         }
-        self.load();
     }
 
-    fn load(&mut self) {
-        match self.set {
-            KeySet::List(list) => self.done = self.index >= list.len(),
-            KeySet::Intervals(intervals) => {
-                self.done = self.index >= intervals.len();
-                if !self.done {
-                    self.encoded.clear();
-                    KeyValue::Int(self.value)
-                        .encode(KeyType::Int, &mut self.encoded)
-                        .expect("an integer is a value of the integer key type");
+    /// Moves on to the first key that is not below `bound`, or behind the last one. Returns how many keys were passed;
+    /// intervals are passed at once, however long they are.
+    pub fn skip_below(&mut self, bound: Option<&[u8]>) -> u64 {
+        let mut passed: u64 = 0;
+        if let Place::List { .. } = self.0 {
+            while self.key().is_some_and(|key| bound.is_none_or(|bound| key < bound)) {
+                self.advance();
+                passed += 1;
+            }
+            return passed;
+        }
+        let limit = bound.and_then(lowest_int);
+        while let Place::Intervals { rest, value, .. } = &self.0 {
+            let (Some((_, high)), value) = (rest.first(), *value) else { break };
+            match limit {
+                Some(limit) if limit <= value => break,
+                Some(limit) if limit <= *high => {
+                    passed = passed.saturating_add(limit.abs_diff(value));
+                    self.0 = Place::Intervals { rest, value: limit, encoded: key::int(limit) };
+                    break;
+                }
+                _ => {
+                    passed = passed.saturating_add(high.abs_diff(value)).saturating_add(1);
+                    self.0 = Place::at(&rest[1..]);
                 }
             }
         }
+        passed
     }
 }
+
+/// Returns the lowest integer whose encoding is not below `bound`, which need not be an encoded integer; `None` when
+/// all are below.
+fn lowest_int(bound: &[u8]) -> Option<i64> {
+    let mut padded = [0; 8];
+    let length = bound.len().min(8);
+    padded[..length].copy_from_slice(&bound[..length]);
+    let value = key::int_of(padded);
+    if bound.len() > 8 { value.checked_add(1) } else { Some(value) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -22,6 +22,8 @@ pub mod range;
 pub mod sink;
 pub mod statement;
 pub mod table;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod value;
 
 pub use change::{Batch, MergedChange, Row, RowChange, RowOp, TableBatch};

@@ -24,9 +24,9 @@ pub trait Sink: Clone + Send + Sync + 'static {
     /// `Transient` when the sink is away.
     fn claim(&self, lane: &LaneId) -> impl Future<Output = Result<Claimed<Self::Lane>, SinkError>> + Send;
 
-    /// Claims `table` for the stream that feeds it: the source's own name of the table and the topic's incarnation.
-    /// Returns `None` when the claim is this stream's (now or from before), else the stream that holds it.
-    /// Idempotent; made before the first write to the table.
+    /// Notes that a stream feeds `table`: the source's own name of the table and the topic's incarnation. Returns `None`
+    /// when this stream was the first, else the first one's name; from then on [`RemovalBudget::streams`] names all of
+    /// them. Idempotent; made before the first write to the table.
     ///
     /// # Errors
     /// `Transient` when the sink is away.
@@ -218,10 +218,12 @@ pub struct Removal<'a> {
 }
 
 /// What the caps of a table need.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RemovalBudget {
     /// Rows of the table that statements removed within the last 24 hours, this unit's included.
     pub removed_last_day: u64,
     /// About how many rows the table has.
     pub rows: u64,
+    /// The streams that feed the table, by name, when there is more than one.
+    pub streams: Vec<String>,
 }

@@ -43,7 +43,7 @@ mod write;
 
 use std::{sync::Arc, time::Duration};
 
-use sink_api::{Claimed, LaneId, Sink, SinkError, TableName, TableShape, UndoSelector, Undone};
+use sink_api::{Claimed, LaneId, ReadId, Sink, SinkError, TableName, TableShape, UndoSelector, Undone};
 use tokio::sync::{Mutex, MutexGuard};
 
 pub use config::PostgresConfig;
@@ -104,6 +104,16 @@ impl PostgresSink {
     pub async fn overview(&self, name: &str) -> Result<Overview, SinkError> {
         let mut control = self.control().await?;
         let result = overview::read(control.session(), name).await;
+        control.end(result).await
+    }
+
+    /// Returns the statement of a read, if it has a verdict here.
+    ///
+    /// # Errors
+    /// `Transient` when the sink is away.
+    pub async fn statement(&self, read_id: &ReadId) -> Result<Option<StatementView>, SinkError> {
+        let mut control = self.control().await?;
+        let result = overview::one_statement(control.session(), &read_id.0).await;
         control.end(result).await
     }
 

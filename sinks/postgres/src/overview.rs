@@ -138,6 +138,15 @@ pub(crate) async fn read(session: &mut Session, name: &str) -> Result<Overview, 
     Ok(overview)
 }
 
+/// Reads the statement of a read, the held one first where several lanes have it.
+pub(crate) async fn one_statement(session: &mut Session, read_id: &str) -> Result<Option<StatementView>, SinkError> {
+    let fail = |error: sqlx::Error| classify("read schema sink_repair", &error);
+    session.begin().await.map_err(fail)?;
+    let found = list(session, STATEMENT, read_id, None, statement).await.map_err(fail)?;
+    session.commit().await.map_err(fail)?;
+    Ok(found.into_iter().next())
+}
+
 async fn list<T>(
     session: &mut Session,
     sql: &'static str,
@@ -237,6 +246,15 @@ FROM sink_repair.statement
 WHERE name = $1
 ORDER BY verdict = 'held' DESC, recorded_at DESC, topic, partition, position DESC
 LIMIT $2"#;
+
+const STATEMENT: &str = r#"
+SELECT read_id, kind, topic, partition, position, table_schema || '.' || table_name AS table, source_table, extent,
+    verdict, rule, reason, orphans, removed, missing, spared, in_range,
+    to_char(recorded_at, 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') AS recorded_at
+FROM sink_repair.statement
+WHERE read_id = $1
+ORDER BY verdict = 'held' DESC, recorded_at DESC
+LIMIT 1"#;
 
 const REMOVED: &str = "
 SELECT coalesce(r.table_schema, c.table_schema) || '.' || coalesce(r.table_name, c.table_name) AS table,

@@ -13,6 +13,7 @@ use crate::{
     frontier::uuid,
     identifier::quote_literal,
     keyed::{delete_text, key_arguments, key_parts, keys_per_statement},
+    stream,
     table::Table,
 };
 
@@ -122,6 +123,7 @@ pub(crate) async fn budget(session: &mut Session, table: &Table) -> Result<Remov
     Ok(RemovalBudget {
         removed_last_day: u64::try_from(removed).unwrap_or_default(),
         rows: u64::try_from(rows).unwrap_or_default(),
+        streams: stream::several(session, &table.shape.name).await.map_err(fail)?,
     })
 }
 

@@ -50,8 +50,8 @@ CREATE TABLE IF NOT EXISTS sink_repair.stream (
     topic text NOT NULL,
     topic_id uuid NOT NULL,
     claimed_by text NOT NULL,
-    claimed_at timestamptz NOT NULL DEFAULT now(),
-    PRIMARY KEY (table_schema, table_name)
+    claimed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (table_schema, table_name, source, topic_id)
 );
 CREATE TABLE IF NOT EXISTS sink_repair.statement (
     name text NOT NULL,

@@ -2,7 +2,7 @@
 
 use super::{
     KeyError, KeyType, KeyValue, decimal,
-    encode::{END, ESCAPE, ZERO},
+    encode::{END, ESCAPE, ZERO, int_of},
 };
 use crate::Decimal;
 
@@ -77,7 +77,7 @@ impl<'a> KeyReader<'a> {
     /// # Errors
     /// See [`KeyReader::next_value`].
     pub fn next_int(&mut self) -> Result<i64, KeyError> {
-        Ok(i64::from_be_bytes(self.next_array()?) ^ i64::MIN)
+        Ok(int_of(self.next_array()?))
     }
 
     /// Reads a `UInt` column.

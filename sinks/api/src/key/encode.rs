@@ -66,6 +66,11 @@ pub(crate) fn int(value: i64) -> [u8; 8] {
     (value ^ i64::MIN).to_be_bytes()
 }
 
+/// Returns the integer that [`int`] encodes to `bytes`.
+pub(crate) fn int_of(bytes: [u8; 8]) -> i64 {
+    i64::from_be_bytes(bytes) ^ i64::MIN
+}
+
 fn escaped(value: &[u8], out: &mut Vec<u8>) {
     let mut runs = value.split(|byte| *byte == ESCAPE);
     out.extend_from_slice(runs.next().unwrap_or_default());

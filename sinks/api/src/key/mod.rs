@@ -55,6 +55,7 @@ use crate::Decimal;
 
 pub use decode::KeyReader;
 pub use encode::{append_bytes, append_text};
+pub(crate) use encode::{int, int_of};
 
 /// The type of one key column: it says how the column's values are encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

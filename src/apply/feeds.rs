@@ -1,0 +1,78 @@
+//! Which source feeds which sink table (rule `one-stream`).
+//!
+//! A statement is about the keys of one source table. Where two sources, or two topics, write into one sink table, one's
+//! statements would remove the other's rows: then statements on that table are void, by name. So each source is noted in
+//! the sink before its first write.
+
+use std::{collections::HashMap, sync::Arc};
+
+use sink_api::{LaneId, Sink, SinkError, TableName};
+
+use super::{observer::Observer, patiently};
+use crate::decode::{Event, SourceTable};
+
+/// The sources that this lane has noted.
+#[derive(Debug, Default)]
+pub(super) struct Feeds {
+    /// The source of the last change: nearly always that of the next.
+    last: Option<Arc<SourceTable>>,
+    /// For each sink table, the sources noted.
+    noted: HashMap<TableName, Vec<Noted>>,
+}
+
+/// A source, by the name under which it was noted.
+#[derive(Debug)]
+struct Noted {
+    name: String,
+    /// Connector and database of its first change; `None` while only statements have named it.
+    connector: Option<(String, String)>,
+}
+
+impl Feeds {
+    /// Notes the source of an event in the sink, when it is new to the lane.
+    ///
+    /// # Errors
+    /// Those of the sink, but for transient ones.
+    pub(super) async fn note<S: Sink>(
+        &mut self,
+        sink: &S,
+        lane: &LaneId,
+        event: &Event,
+        observer: &mut Observer,
+    ) -> Result<(), SinkError> {
+        let (table, source, connector) = match event {
+            Event::Row(row) => {
+                if self.last.as_ref().is_some_and(|last| Arc::ptr_eq(last, &row.source)) {
+                    return Ok(());
+                }
+                self.last = Some(Arc::clone(&row.source));
+                let connector = (row.source.connector.clone(), row.source.database.clone());
+                (&row.table.name, row.source.short(), Some(connector))
+            }
+            Event::Part(part) => (&part.claim.read.table.name, part.claim.read.source_table.clone(), None),
+            _ => return Ok(()),
+        };
+        let noted = self.noted.entry(table.clone()).or_default();
+        let name = match noted.iter_mut().find(|known| known.name == source) {
+            None => source.clone(),
+            Some(known) => match (known.connector.as_ref(), &connector) {
+                (None, Some(_)) => {
+                    known.connector = connector;
+                    return Ok(());
+                }
+                // Two connectors that capture tables of one name into one topic.
+                (Some(first), Some(other)) if first != other => format!("{}/{}/{source}", other.0, other.1),
+                _ => return Ok(()),
+            },
+        };
+        if noted.iter().any(|known| known.name == name) {
+            return Ok(());
+        }
+        let holder = patiently(observer, || sink.claim_table(table, &name, lane)).await?;
+        if let Some(holder) = holder {
+            tracing::warn!(%lane, %table, source = name, holder, "another stream feeds this table as well: statements on it are void");
+        }
+        noted.push(Noted { name, connector });
+        Ok(())
+    }
+}

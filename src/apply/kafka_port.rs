@@ -1,0 +1,146 @@
+//! Kafka behind the lane's ports.
+
+use std::{sync::Arc, time::Duration};
+
+use sink_api::{Offset, Partition};
+
+use super::ports::{Delivery, Held, Outlet, RecordStream, Request, StreamFailure};
+use crate::{
+    dead_letter::{self, Failure},
+    decode::{BadRecord, Stage},
+    kafka::{
+        Charge, ClientSettings, Outgoing, PartitionError, Producer, Records, SendError, TopicPartition, fetch_one,
+    },
+};
+
+/// How long a record to be parked may take to be fetched again, a try.
+const FETCH_WITHIN: Duration = Duration::from_secs(30);
+
+/// The partition's records.
+pub(super) struct KafkaRecords(pub(super) Records);
+
+impl RecordStream for KafkaRecords {
+    type Held = Charge;
+
+    async fn next(&mut self) -> Result<Option<Delivery<Charge>>, StreamFailure> {
+        match self.0.next_chunk().await {
+            Ok(chunk) => Ok(chunk.map(|chunk| Delivery { records: chunk.records, held: chunk.charge })),
+            Err(PartitionError::Taken { .. }) => Ok(None),
+            Err(error) => Err(failure(&error)),
+        }
+    }
+
+    fn caught_up(&self) -> bool {
+        self.0.caught_up()
+    }
+
+    fn commit(&self, next_offset: Offset) {
+        self.0.commit(next_offset);
+    }
+}
+
+impl Held for Charge {
+    fn shrink_to(&mut self, bytes: usize) {
+        Charge::shrink_to(self, bytes);
+    }
+
+    fn absorb(&mut self, other: Charge) {
+        Charge::absorb(self, other);
+    }
+}
+
+/// Puts an error of the stream into words.
+pub(super) fn failure(error: &PartitionError) -> StreamFailure {
+    StreamFailure { what: error.to_string(), hint: error.hint().unwrap_or("start the worker again").to_owned() }
+}
+
+/// Where dead letters and requests go.
+#[derive(Clone)]
+pub(super) struct KafkaOutlet {
+    pub(super) worker: Arc<str>,
+    pub(super) group: Arc<str>,
+    pub(super) client: Arc<ClientSettings>,
+    pub(super) producer: Arc<Producer>,
+    pub(super) partition: TopicPartition,
+    pub(super) dead_letter_topic: Option<Arc<str>>,
+    /// Topic and key of repair requests.
+    pub(super) signal: Option<(Arc<str>, Arc<str>)>,
+}
+
+impl Outlet for KafkaOutlet {
+    fn can_park(&self) -> bool {
+        self.dead_letter_topic.is_some()
+    }
+
+    /// The record is fetched again, since its headers did not travel with it and it may have been decoded long ago.
+    async fn park(&self, offset: Offset, bad: &BadRecord) -> Result<(), String> {
+        let Some(topic) = &self.dead_letter_topic else { return Err("no dead letter topic is set".to_owned()) };
+        let original = fetch_one(&self.client, &self.group, &self.partition, offset, FETCH_WITHIN)
+            .await
+            .map_err(|error| error.to_string())?;
+        let (class, exception) = java_names(bad.stage);
+        let mut headers = dead_letter::headers(
+            &original,
+            &Failure {
+                topic: &self.partition.topic,
+                partition: self.partition.partition,
+                offset,
+                worker: &self.worker,
+                stage: bad.stage,
+                class,
+                exception,
+                message: Some(&bad.reason),
+                trace: &format!("{exception}: {}", bad.reason),
+            },
+        );
+        loop {
+            let outgoing = Outgoing {
+                topic,
+                partition: None,
+                key: original.key.as_deref(),
+                value: original.value.as_deref(),
+                timestamp: original.timestamp,
+                headers: &headers,
+            };
+            match self.producer.send(&outgoing).await {
+                Ok(_) => return Ok(()),
+                Err(error @ SendError::TooLarge { .. }) => {
+                    if !dead_letter::shorten(&mut headers, 1) {
+                        return Err(error.to_string());
+                    }
+                }
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+    }
+
+    fn can_request(&self) -> bool {
+        self.signal.is_some()
+    }
+
+    async fn request(&self, request: &Request) -> Result<(), String> {
+        let Some((topic, key)) = &self.signal else { return Err("no signal topic is set".to_owned()) };
+        let value =
+            serde_json::json!({ "id": request.id, "type": request.kind.as_str(), "data": request.data }).to_string();
+        let outgoing = Outgoing {
+            topic,
+            // Debezium reads this partition only.
+            partition: Some(Partition(0)),
+            key: Some(key.as_bytes()),
+            value: Some(value.as_bytes()),
+            timestamp: None,
+            headers: &[],
+        };
+        self.producer.send(&outgoing).await.map(|_| ()).map_err(|error| error.to_string())
+    }
+}
+
+/// Returns the class and the exception that Kafka Connect names at a stage.
+fn java_names(stage: Stage) -> (&'static str, &'static str) {
+    match stage {
+        Stage::KeyConverter | Stage::ValueConverter => {
+            ("org.apache.kafka.connect.json.JsonConverter", "org.apache.kafka.connect.errors.DataException")
+        }
+        Stage::TaskPut => ("org.apache.kafka.connect.sink.SinkTask", "java.sql.SQLException"),
+    }
+}

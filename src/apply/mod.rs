@@ -1,0 +1,54 @@
+//! The command `apply`: applies a change stream and its statements of absence to a sink.
+mod barrier;
+mod command;
+pub(crate) mod connect;
+mod feeds;
+mod kafka_port;
+mod lane;
+mod observer;
+mod ports;
+mod requests;
+mod run;
+mod start;
+mod writer;
+
+use crate::retry::Backoff;
+use observer::Observer;
+use sink_api::{ErrorClass, SinkError};
+
+pub use barrier::Rules;
+pub use command::apply;
+pub(crate) use command::client;
+
+use writer::Wait;
+
+/// Asks the sink until it answers: transient errors are waited out, visibly.
+///
+/// # Errors
+/// Any other error.
+async fn patiently<T, F: Future<Output = Result<T, SinkError>>>(
+    observer: &mut Observer,
+    mut ask: impl FnMut() -> F,
+) -> Result<T, SinkError> {
+    let mut backoff = Backoff::default();
+    loop {
+        match ask().await {
+            Err(error) if error.class == ErrorClass::Transient => {
+                let delay = backoff.next(rand::random(), error.retry_after);
+                observer.waiting(Some(&Wait {
+                    error: error.to_string(),
+                    hint: error.hint,
+                    code: error.code,
+                    attempts: backoff.failures(),
+                }));
+                tokio::time::sleep(delay).await;
+            }
+            answer => {
+                if backoff.failures() > 0 {
+                    observer.waiting(None);
+                }
+                return answer;
+            }
+        }
+    }
+}

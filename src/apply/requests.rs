@@ -1,0 +1,144 @@
+//! Repair requests: what the sink lacks is asked for again at the source.
+//!
+//! Debezium answers `execute-snapshot` with a filter by sending the rows as they are, through the stream. A row that was
+//! deleted in between does not come.
+
+use serde_json::json;
+use std::collections::HashMap;
+
+use sink_api::{Key, KeyType, KeyValue, LaneId, StatementRow, TableShape, Verdict};
+
+use super::{
+    observer::Observer,
+    ports::{MissingKeys, Outlet, Request},
+    writer::Report,
+};
+use crate::{metrics::RequestKind, operate::range_json, statement::parse_range};
+
+/// The most keys of one request: its filter stays well below a broker's record limit.
+const KEYS_A_REQUEST: usize = 1_000;
+
+/// How often a range is asked to be read afresh: what is refused that often has a lasting reason.
+const READS_A_RANGE: u32 = 3;
+
+/// What a lane asks of the source.
+#[derive(Debug, Default)]
+pub(super) struct Requests {
+    /// How often each table's range was asked for since it was last read with success.
+    reads: HashMap<(String, String), u32>,
+}
+
+impl Requests {
+    /// Sends what a unit's report asks for. A request that cannot be sent is shown; the next pass finds its keys again.
+    pub(super) async fn send<O: Outlet>(
+        &mut self,
+        outlet: &O,
+        lane: &LaneId,
+        report: &Report,
+        observer: &mut Observer,
+    ) {
+        if !outlet.can_request() {
+            return;
+        }
+        let mut requests: Vec<Request> = report.missing.iter().flat_map(|missing| snapshots(lane, missing)).collect();
+        requests.extend(report.statements.iter().filter_map(|judged| self.read_again(lane, &judged.row)));
+        for request in requests {
+            let result = outlet.request(&request).await;
+            observer.requested(&request, &result);
+        }
+    }
+
+    /// Returns the request for a fresh read of a statement that was refused for a passing reason (rule `again`).
+    fn read_again(&mut self, lane: &LaneId, row: &StatementRow) -> Option<Request> {
+        let range = (row.source_table.clone(), row.extent.clone());
+        let Verdict::Refused { rule, again: true, .. } = &row.verdict else {
+            self.reads.remove(&range);
+            return None;
+        };
+        let asked = self.reads.entry(range).or_default();
+        *asked += 1;
+        if *asked > READS_A_RANGE {
+            return None;
+        }
+        let mut data = json!({ "table": row.source_table, "reason": rule.as_str(), "read_id": row.read_id });
+        if let Some(range) = parse_range(&row.extent) {
+            data["range"] = range_json(&range);
+        }
+        Some(Request { id: request_id(lane), kind: RequestKind::Read, data, keys: 0 })
+    }
+}
+
+fn request_id(lane: &LaneId) -> String {
+    format!("sink-repair-{}-{}", lane.partition, uuid::Uuid::new_v4())
+}
+
+/// Returns the requests for a table's missing keys.
+fn snapshots(lane: &LaneId, missing: &MissingKeys) -> Vec<Request> {
+    let Ok(types) = missing.table.key_types() else { return Vec::new() };
+    missing
+        .keys
+        .chunks(KEYS_A_REQUEST)
+        .filter_map(|keys| {
+            let source = source_name(&missing.table);
+            Some(Request {
+                id: request_id(lane),
+                kind: RequestKind::ExecuteSnapshot,
+                keys: keys.len(),
+                data: json!({
+                    "data-collections": [source],
+                    "type": "incremental",
+                    "additional-conditions": [{
+                        "data-collection": source,
+                        "filter": filter(&missing.table, &types, keys)?,
+                    }],
+                }),
+            })
+        })
+        .collect()
+}
+
+fn source_name(table: &TableShape) -> String {
+    table.name.to_string()
+}
+
+/// Writes `"a" IN (1, 2)`, or for a composite key `("a", "b") IN ((1, 'x'), ...)`.
+fn filter(table: &TableShape, types: &[KeyType], keys: &[Key]) -> Option<String> {
+    let names: Vec<String> = table
+        .key
+        .iter()
+        .map(|column| format!("\"{}\"", table.columns[column.column].name.replace('"', "\"\"")))
+        .collect();
+    let mut rows = Vec::with_capacity(keys.len());
+    for key in keys {
+        let values: Vec<String> = key.decode(types).ok()?.iter().map(literal).collect::<Option<_>>()?;
+        rows.push(parenthesised(&values));
+    }
+    Some(format!("{} IN ({})", parenthesised(&names), rows.join(", ")))
+}
+
+fn parenthesised(items: &[String]) -> String {
+    match items {
+        [one] => one.clone(),
+        several => format!("({})", several.join(", ")),
+    }
+}
+
+/// Writes a value as a PostgreSQL literal. Quotes are doubled; backslashes mean themselves
+/// (`standard_conforming_strings`, on by default since PostgreSQL 9.1).
+fn literal(value: &KeyValue) -> Option<String> {
+    Some(match value {
+        KeyValue::Bool(value) => value.to_string(),
+        KeyValue::Int(value) => value.to_string(),
+        KeyValue::UInt(value) => value.to_string(),
+        KeyValue::Decimal(value) => format!("'{value}'::numeric"),
+        KeyValue::Text(text) => format!("'{}'", text.replace('\'', "''")),
+        KeyValue::Bytes(bytes) => format!("'\\x{}'::bytea", hex::encode(bytes)),
+        KeyValue::Uuid(bytes) => format!("'{}'::uuid", uuid::Uuid::from_bytes(*bytes)),
+        KeyValue::Date(days) => format!("'epoch'::date + {days}"),
+        KeyValue::Time(micros) => format!("'00:00'::time + {micros} * interval '1 microsecond'"),
+        KeyValue::Timestamp(micros) => format!("'epoch'::timestamp + {micros} * interval '1 microsecond'"),
+        KeyValue::TimestampTz(micros) => {
+            format!("'1970-01-01 00:00:00+00'::timestamptz + {micros} * interval '1 microsecond'")
+        }
+    })
+}

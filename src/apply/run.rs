@@ -1,0 +1,272 @@
+//! The command `apply`: from a consumer group to lanes, and their ends.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::{Context, bail};
+use sink_api::{LaneId, Sink};
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinSet,
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::{
+    Rules,
+    command::publish,
+    feeds::Feeds,
+    kafka_port::{KafkaOutlet, KafkaRecords, failure},
+    lane::{Lane, LaneEnd, LaneSettings},
+    observer::Observer,
+    patiently,
+    requests::Requests,
+    start::{self, CannotStart, LogBounds, Plan},
+    writer::Writer,
+};
+use crate::{
+    commands::Outcome,
+    config::{ApplySettings, StartAt as ConfiguredStart},
+    decode::{DecodeSettings, Decoder},
+    http::Heartbeat,
+    kafka::{self, Assignment, ClientSettings, Consumer, GroupEvent, PartitionError, Producer, StartAt},
+    metrics::Metrics,
+    status::StatusBoard,
+    stream::{Limits, Sequencer},
+};
+
+/// How long a stopping worker waits for the units in hand.
+pub(super) const GRACE: Duration = Duration::from_secs(8);
+
+/// What all lanes share.
+pub(super) struct Worker<S: Sink> {
+    pub(super) settings: Arc<ApplySettings>,
+    pub(super) sink: S,
+    pub(super) client: Arc<ClientSettings>,
+    pub(super) producer: Arc<Producer>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) board: StatusBoard,
+    pub(super) rules: Arc<Rules>,
+    pub(super) lane: Arc<LaneSettings>,
+    pub(super) decode: Arc<DecodeSettings>,
+    pub(super) limits: Limits,
+    pub(super) stop: CancellationToken,
+}
+
+impl<S: Sink> Worker<S> {
+    /// Runs lanes for what the group gives, until `stop`, until everything is done, or until no lane is left.
+    pub(super) async fn run(
+        self: Arc<Worker<S>>,
+        consumer: Consumer,
+        mut events: mpsc::UnboundedReceiver<GroupEvent>,
+        heartbeat: Heartbeat,
+    ) -> anyhow::Result<Outcome> {
+        let mut lanes: JoinSet<LaneEnd> = JoinSet::new();
+        let mut tally = Tally::default();
+        let mut publishing = Box::pin(publish(&consumer, &self.board, &self.metrics, &heartbeat));
+        let ended = loop {
+            tokio::select! {
+                // A stop before all else; then what lanes say, so that a last lane's end is not overtaken by a new one.
+                biased;
+                () = self.stop.cancelled() => break Ok(()),
+                Some(end) = lanes.join_next(), if !lanes.is_empty() => {
+                    tally.add(end.context("run a lane")?);
+                    if lanes.is_empty() && tally.nothing_left(self.settings.until_caught_up) {
+                        break Ok(());
+                    }
+                }
+                event = events.recv() => match event {
+                    Some(GroupEvent::Assigned(assignments)) => {
+                        for assignment in assignments {
+                            let worker = Arc::clone(&self);
+                            lanes.spawn(async move { worker.lane(assignment).await });
+                        }
+                    }
+                    Some(GroupEvent::Fatal(error)) => {
+                        let hint = error.hint.map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
+                        break Err(anyhow::anyhow!("the consumer group cannot be read: {error}{hint}"));
+                    }
+                    None => break Err(anyhow::anyhow!("the consumer has ended")),
+                },
+                () = &mut publishing => {}
+            }
+        };
+        drop(publishing);
+        consumer.stop(GRACE).await;
+        while let Some(end) = lanes.join_next().await {
+            tally.add(end.context("run a lane")?);
+        }
+        ended?;
+        tally.outcome()
+    }
+
+    /// Runs one lane from its assignment to its end.
+    async fn lane(self: Arc<Worker<S>>, assignment: Assignment) -> LaneEnd {
+        let description = match assignment.describe().await {
+            Ok(description) => description,
+            Err(_) => return LaneEnd::Stopped,
+        };
+        let partition = assignment.partition().clone();
+        let id = LaneId {
+            name: self.settings.name.clone(),
+            topic: partition.topic.to_string(),
+            topic_id: description.id,
+            partition: partition.partition,
+        };
+        let status = self.board.lane(&partition.topic, partition.partition);
+        let mut observer = Observer::new(id.clone(), Arc::clone(&self.metrics), status);
+        let taken = assignment.taken();
+        let prepared = tokio::select! {
+            // First: a partition that is being taken needs no place any more.
+            biased;
+            _ = taken => Err(LaneEnd::Stopped),
+            prepared = self.prepare(&assignment, &id, description.partitions, &mut observer) => prepared,
+        };
+        let (claimed, records, plan) = match prepared {
+            Ok(prepared) => prepared,
+            Err(end) => {
+                observer.ended(&end);
+                return end;
+            }
+        };
+        // The records hold the partition from here on.
+        drop(assignment);
+        observer.started(plan.start.frontier, plan.read_from);
+        let sequencer = Sequencer::new(plan.start, self.limits);
+        let (waits, waited) = watch::channel(None);
+        let outlet = self.outlet(&partition);
+        let writer = Writer::new(
+            self.sink.clone(),
+            claimed.lane,
+            outlet.clone(),
+            Arc::clone(&self.rules),
+            claimed.state,
+            sequencer.state(),
+            waits,
+        );
+        let lane = Lane {
+            id,
+            settings: Arc::clone(&self.lane),
+            sink: self.sink.clone(),
+            records: KafkaRecords(records),
+            outlet,
+            observer,
+            waits: waited,
+            decoder: Decoder::new(Arc::clone(&self.decode), &partition.topic),
+            feeds: Feeds::default(),
+            requests: Requests::default(),
+            sequencer,
+            writer: Some(writer),
+        };
+        lane.run(self.stop.clone()).await
+    }
+
+    /// Takes the lane over at the sink and finds its place in the log.
+    async fn prepare(
+        &self,
+        assignment: &Assignment,
+        id: &LaneId,
+        partitions: i32,
+        observer: &mut Observer,
+    ) -> Result<(sink_api::Claimed<S::Lane>, kafka::Records, Plan), LaneEnd> {
+        let failed =
+            |what: String, hint: &str| LaneEnd::Failed { what: format!("{id}: {what}"), hint: hint.to_owned() };
+        let claimed = patiently(observer, || self.sink.claim(id)).await.map_err(|error| {
+            failed(error.to_string(), error.hint.as_deref().unwrap_or("mend the sink, then restart the worker"))
+        })?;
+        if let Some(other) = claimed.other_incarnation {
+            return Err(failed(
+                format!(
+                    "the topic was deleted and made again: its id is {}, the sink's frontier is of {other}",
+                    id.topic_id
+                ),
+                "load the tables afresh from the new topic, then run `sink-repair reset --topic`",
+            ));
+        }
+        let stopped = |error: PartitionError| match error {
+            PartitionError::Taken { .. } => LaneEnd::Stopped,
+            error => {
+                let failure = failure(&error);
+                LaneEnd::Failed { what: failure.what, hint: failure.hint }
+            }
+        };
+        let log = assignment.bounds().await.map_err(stopped)?;
+        let log = LogBounds { start: log.start, end: log.end };
+        let plan = match &claimed.state {
+            Some(state) => start::resume(state, partitions, log),
+            None => {
+                let edge = match self.settings.start {
+                    ConfiguredStart::Earliest => log.start,
+                    ConfiguredStart::Latest => log.end,
+                };
+                let from = assignment.committed().await.map_err(stopped)?.unwrap_or(edge);
+                start::begin(from, partitions, log)
+            }
+        };
+        let plan = plan.map_err(|cannot| {
+            let (what, hint) = cannot_start(cannot);
+            failed(what, hint)
+        })?;
+        if plan.windows_lost {
+            warn!(lane = %id, "the log no longer holds the low markers of open windows; their reads will be refused and asked for again");
+        }
+        let records = assignment.start(StartAt::Offset(plan.read_from)).await.map_err(stopped)?;
+        Ok((claimed, records, plan))
+    }
+
+    fn outlet(&self, partition: &kafka::TopicPartition) -> KafkaOutlet {
+        let settings = &self.settings;
+        KafkaOutlet {
+            worker: settings.name.as_str().into(),
+            group: settings.group.as_str().into(),
+            client: Arc::clone(&self.client),
+            producer: Arc::clone(&self.producer),
+            partition: partition.clone(),
+            dead_letter_topic: settings.dead_letter.as_ref().map(|dead_letter| dead_letter.topic.as_str().into()),
+            signal: settings.signal.as_ref().map(|signal| (signal.topic.as_str().into(), signal.key.as_str().into())),
+        }
+    }
+}
+
+fn cannot_start(cannot: CannotStart) -> (String, &'static str) {
+    match cannot {
+        CannotStart::RecordsLost { frontier, log_start } => (
+            format!("records from offset {frontier} to {log_start} are gone: the log starts at {log_start} now"),
+            "load the tables afresh (an incremental snapshot), then run `sink-repair reset --topic`; keep records longer",
+        ),
+        CannotStart::BeyondEnd { frontier, log_end } => (
+            format!("the sink's frontier is offset {frontier}, beyond the log's end at {log_end}"),
+            "the topic was truncated or restored: load the tables afresh, then run `sink-repair reset --topic`",
+        ),
+    }
+}
+
+/// How the lanes of this run have ended.
+#[derive(Debug, Default)]
+struct Tally {
+    caught_up: usize,
+    failed: Vec<String>,
+}
+
+impl Tally {
+    fn add(&mut self, end: LaneEnd) {
+        match end {
+            LaneEnd::CaughtUp => self.caught_up += 1,
+            LaneEnd::Failed { what, hint } => self.failed.push(format!("{what}\nhint: {hint}")),
+            // The group gives the partition to whom it wants.
+            LaneEnd::Stopped | LaneEnd::Fenced(_) => {}
+        }
+    }
+
+    /// Whether no lane will do anything more: all have failed, or all are done.
+    fn nothing_left(&self, until_caught_up: bool) -> bool {
+        !self.failed.is_empty() || (until_caught_up && self.caught_up > 0)
+    }
+
+    fn outcome(self) -> anyhow::Result<Outcome> {
+        if self.failed.is_empty() {
+            info!("stopped");
+            return Ok(Outcome::Done);
+        }
+        bail!("{}", self.failed.join("\n"))
+    }
+}

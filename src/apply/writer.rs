@@ -1,0 +1,387 @@
+//! Makes units of work durable, however long the sink takes.
+
+use std::sync::Arc;
+
+use sink_api::{
+    ErrorClass, Key, LaneState, Offset, Rule, Sink, SinkError, SinkLane, StatementRow, TableShape, Unit as _, Verdict,
+};
+
+use super::{
+    barrier::{self, Barrier, Rules},
+    observer::Judged,
+    ports::{MissingKeys, Outlet},
+};
+use crate::{
+    decode::{BadRecord, Stage},
+    metrics::SparedKeys,
+    retry::Backoff,
+    stream::{Unit, Work, merge},
+};
+
+/// Writes the units of one lane, one after the other.
+#[derive(Debug)]
+pub struct Writer<S: Sink, O> {
+    sink: S,
+    lane: S::Lane,
+    outlet: O,
+    rules: Arc<Rules>,
+    /// What the sink holds of the lane: `None` before the first commit.
+    committed: Option<LaneState>,
+    /// The state from which the next unit follows.
+    base: LaneState,
+    waits: tokio::sync::watch::Sender<Option<Wait>>,
+}
+
+/// Why a lane waits for its sink.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// What the sink said.
+    pub error: String,
+    /// What to do about it, if anything.
+    pub hint: Option<String>,
+    /// The sink's own code.
+    pub code: Option<String>,
+    /// How many tries have failed.
+    pub attempts: u32,
+}
+
+/// What a unit did, once it is durable.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Report {
+    /// Rows inserted or updated.
+    pub upserted: u64,
+    /// Rows deleted by changes.
+    pub deleted: u64,
+    /// Batches written.
+    pub batches: u64,
+    /// Statements that got their verdict.
+    pub statements: Vec<Judged>,
+    /// Statements that had one already.
+    pub repeated: u64,
+    /// Changes whose row could not be made, since the sink lacks the old value of an unchanged large column.
+    pub unmakeable: u64,
+    /// Records parked.
+    pub parked: Vec<(Offset, BadRecord)>,
+    /// Keys that the sink lacks.
+    pub missing: Vec<MissingKeys>,
+    /// Tables whose shape turned out to be another one.
+    pub refreshed: Vec<Arc<TableShape>>,
+}
+
+/// Why a lane cannot go on.
+#[derive(Debug)]
+pub enum Stop {
+    /// Another worker owns the partition now.
+    Fenced(String),
+    /// A person must act.
+    Failed {
+        /// What happened, with table and offset where they are known.
+        what: String,
+        /// What to do about it.
+        hint: String,
+    },
+}
+
+impl<S: Sink, O: Outlet> Writer<S, O> {
+    /// Starts with a claimed lane, the state committed last and the state that the lane starts from.
+    pub fn new(
+        sink: S,
+        lane: S::Lane,
+        outlet: O,
+        rules: Arc<Rules>,
+        committed: Option<LaneState>,
+        base: LaneState,
+        waits: tokio::sync::watch::Sender<Option<Wait>>,
+    ) -> Writer<S, O> {
+        Writer { sink, lane, outlet, rules, committed, base, waits }
+    }
+
+    /// Makes `unit` durable. Transient errors are waited out; a record that the sink refuses is parked, or stops the lane.
+    ///
+    /// # Errors
+    /// When the lane cannot go on; nothing of the unit is durable then beyond what its frontier says.
+    pub async fn apply(&mut self, mut unit: Unit) -> Result<Report, Stop> {
+        let mut report = Report::default();
+        for (offset, bad) in std::mem::take(&mut unit.dead_letters) {
+            self.park(offset, bad, &mut report).await?;
+        }
+        self.persist(&mut unit, &mut report).await?;
+        Ok(report)
+    }
+
+    /// Commits a unit, or the parts of it that the sink takes.
+    async fn persist(&mut self, unit: &mut Unit, report: &mut Report) -> Result<(), Stop> {
+        let mut refreshed = false;
+        loop {
+            let error = match self.commit(unit, report).await? {
+                Ok(()) => return Ok(()),
+                Err(error) => error,
+            };
+            match error.class {
+                ErrorClass::Fenced => return Err(Stop::Fenced(error.to_string())),
+                ErrorClass::Data => return self.isolate(unit, &error, report).await,
+                ErrorClass::Configuration if !refreshed => {
+                    refreshed = true;
+                    if !self.refresh(unit, report).await? {
+                        return Err(failed(&error, unit));
+                    }
+                }
+                ErrorClass::Configuration | ErrorClass::Transient => return Err(failed(&error, unit)),
+            }
+        }
+    }
+
+    /// Tries until the sink has taken the unit or has said what is wrong with it. Transient errors end here.
+    async fn commit(&mut self, unit: &Unit, report: &mut Report) -> Result<Result<(), SinkError>, Stop> {
+        let mut backoff = Backoff::default();
+        let mut attempts = 0;
+        loop {
+            let mut done = Report::default();
+            let error = match self.attempt(unit, &mut done).await {
+                Ok(()) => {
+                    self.advance(&unit.end);
+                    report.absorb(done);
+                    self.waits.send_if_modified(|wait| wait.take().is_some());
+                    return Ok(Ok(()));
+                }
+                Err(error) => error,
+            };
+            if error.class != ErrorClass::Transient {
+                self.waits.send_if_modified(|wait| wait.take().is_some());
+                return Ok(Err(error));
+            }
+            attempts += 1;
+            self.wait(&error, attempts, &mut backoff).await;
+            // The commit may have taken effect before its answer was lost.
+            if self.settle(unit, &mut backoff, &mut attempts).await? {
+                report.absorb(done);
+                return Ok(Ok(()));
+            }
+        }
+    }
+
+    fn advance(&mut self, state: &LaneState) {
+        self.committed = Some(state.clone());
+        self.base = state.clone();
+    }
+
+    /// Reads what is committed now. Returns whether it is `unit`.
+    async fn settle(&mut self, unit: &Unit, backoff: &mut Backoff, attempts: &mut u32) -> Result<bool, Stop> {
+        loop {
+            match self.lane.committed().await {
+                Ok(state) if state.as_ref() == Some(&unit.end) => {
+                    self.advance(&unit.end);
+                    self.waits.send_if_modified(|wait| wait.take().is_some());
+                    return Ok(true);
+                }
+                Ok(state) if state == self.committed => return Ok(false),
+                Ok(_) => {
+                    return Err(Stop::Fenced("the sink holds a frontier that this worker did not write".to_owned()));
+                }
+                Err(error) if error.class == ErrorClass::Transient => {
+                    *attempts += 1;
+                    self.wait(&error, *attempts, backoff).await;
+                }
+                Err(error) if error.class == ErrorClass::Fenced => return Err(Stop::Fenced(error.to_string())),
+                Err(error) => return Err(failed(&error, unit)),
+            }
+        }
+    }
+
+    async fn attempt(&mut self, unit: &Unit, report: &mut Report) -> Result<(), SinkError> {
+        let mut open = self.lane.begin(self.committed.as_ref()).await?;
+        for work in &unit.work {
+            match work {
+                Work::Rows(rows) => {
+                    let written = open.write(&merge(rows)).await?;
+                    report.upserted += written.upserted;
+                    report.deleted += written.deleted;
+                    report.batches += 1;
+                    report.unmakeable += written.missing.len() as u64;
+                    written.missing.into_iter().for_each(|(table, key)| report.miss(&table, [key], 1));
+                }
+                Work::Truncate(table) => open.truncate(table).await?,
+                Work::Statement(statement) => match barrier::evaluate(&mut open, statement, &self.rules).await? {
+                    Barrier::Repeated => report.repeated += 1,
+                    Barrier::Judged { row, missing } => {
+                        let keys = missing.iter().map(Key::from_encoded);
+                        report.miss(&statement.table, keys, row.missing);
+                        report.statements.push(Judged {
+                            row: *row,
+                            spared: SparedKeys {
+                                window: statement.spared_by_window,
+                                visibility: statement.spared_by_visibility,
+                                changed: 0,
+                            },
+                            confirmed: statement.confirmed.is_some(),
+                        });
+                    }
+                },
+                Work::Refusal(row) => {
+                    if open.verdict(&row.read_id).await?.is_some() {
+                        report.repeated += 1;
+                    } else {
+                        open.record(row, &sink_api::KeyList::new()).await?;
+                        let row = (**row).clone();
+                        report.statements.push(Judged { row, spared: SparedKeys::default(), confirmed: false });
+                    }
+                }
+            }
+        }
+        open.commit(&unit.end).await
+    }
+
+    /// Shows that the lane waits, and waits.
+    async fn wait(&mut self, error: &SinkError, attempts: u32, backoff: &mut Backoff) {
+        let delay = backoff.next(rand::random(), error.retry_after);
+        tracing::warn!(error = %error, attempts, delay_ms = delay.as_millis() as u64, "sink is away, waiting");
+        self.waits.send_replace(Some(Wait {
+            error: error.to_string(),
+            hint: error.hint.clone(),
+            code: error.code.clone(),
+            attempts,
+        }));
+        tokio::time::sleep(delay).await;
+    }
+
+    /// Reads the shapes of the unit's tables again. Returns whether one had changed and the unit was fitted to it.
+    async fn refresh(&mut self, unit: &mut Unit, report: &mut Report) -> Result<bool, Stop> {
+        let mut changed = false;
+        for table in unit.tables() {
+            let shape = match self.sink.describe(&table.name).await {
+                Ok(shape) => shape,
+                Err(error) => return Err(failed(&error, unit)),
+            };
+            if *shape != *table {
+                unit.refit(&shape).map_err(|reason| Stop::Failed {
+                    what: format!("{} has changed: {reason}", table.name),
+                    hint: "make the sink's table fit the stream again, then restart the worker".to_owned(),
+                })?;
+                report.refreshed.push(shape);
+                changed = true;
+            }
+        }
+        Ok(changed)
+    }
+
+    /// Finds the one record of a unit that the sink refuses, by halves. What goes before it is committed.
+    async fn isolate(&mut self, unit: &Unit, error: &SinkError, report: &mut Report) -> Result<(), Stop> {
+        let (mut first, mut second) = match unit.halves(&self.base) {
+            Ok(halves) => halves,
+            Err(work) => return self.refused(unit, work, error, report).await,
+        };
+        Box::pin(self.persist(&mut first, report)).await?;
+        Box::pin(self.persist(&mut second, report)).await
+    }
+
+    /// Deals with a unit of one piece of work that the sink refuses.
+    async fn refused(
+        &mut self,
+        unit: &Unit,
+        work: Option<&Work>,
+        error: &SinkError,
+        report: &mut Report,
+    ) -> Result<(), Stop> {
+        let mut rest = Unit { work: Vec::new(), ..unit.clone() };
+        match work {
+            Some(Work::Rows(rows)) if let [change] = rows.as_slice() => {
+                let bad = BadRecord {
+                    stage: Stage::TaskPut,
+                    table: Some(change.table.name.to_string()),
+                    key: Some((Arc::clone(&change.table), change.key.clone())),
+                    reason: error.to_string(),
+                };
+                if !self.outlet.can_park() {
+                    return Err(Stop::Failed {
+                        what: format!(
+                            "the sink refuses the record at offset {} for {}: {error}",
+                            change.offset, change.table.name
+                        ),
+                        hint: error.hint.clone().unwrap_or_else(|| BAD_RECORD_HINT.to_owned()),
+                    });
+                }
+                self.park(change.offset, bad, report).await?;
+            }
+            Some(Work::Statement(statement)) => {
+                // In doubt the rows stay: the sink's own rules stand against the removal.
+                let row = StatementRow {
+                    read_id: statement.read_id.clone(),
+                    kind: statement.kind,
+                    table: Some(statement.table.name.clone()),
+                    source_table: statement.source_table.clone(),
+                    extent: statement.extent_text(),
+                    offset: statement.offset,
+                    verdict: Verdict::Held {
+                        rule: Rule::Cascade,
+                        reason: format!("the sink refuses the removal: {error}"),
+                    },
+                    orphans: 0,
+                    removed: 0,
+                    missing: 0,
+                    spared: statement.spared.len() as u64,
+                    in_range: 0,
+                };
+                rest.work.push(Work::Refusal(Box::new(row)));
+            }
+            _ => return Err(failed(error, unit)),
+        }
+        match self.commit(&rest, report).await? {
+            Ok(()) => Ok(()),
+            Err(error) if error.class == ErrorClass::Fenced => Err(Stop::Fenced(error.to_string())),
+            Err(error) => Err(failed(&error, unit)),
+        }
+    }
+
+    async fn park(&mut self, offset: Offset, bad: BadRecord, report: &mut Report) -> Result<(), Stop> {
+        let mut backoff = Backoff::default();
+        let mut attempts = 0;
+        while let Err(error) = self.outlet.park(offset, &bad).await {
+            attempts += 1;
+            let error = SinkError::new(ErrorClass::Transient, format!("park the record at offset {offset}: {error}"));
+            self.wait(&error, attempts, &mut backoff).await;
+        }
+        self.waits.send_if_modified(|wait| wait.take().is_some());
+        report.parked.push((offset, bad));
+        Ok(())
+    }
+}
+
+/// What an operator can do about a record that cannot be applied.
+pub const BAD_RECORD_HINT: &str =
+    "mend the sink or the record's source, or set --dead-letter-topic to park such records and go on";
+
+fn failed(error: &SinkError, unit: &Unit) -> Stop {
+    Stop::Failed {
+        what: format!("{error}, in the unit that ends before offset {}", unit.end.next_offset),
+        hint: error.hint.clone().unwrap_or_else(|| "mend the set-up, then restart the worker".to_owned()),
+    }
+}
+
+impl Report {
+    fn absorb(&mut self, other: Report) {
+        self.upserted += other.upserted;
+        self.deleted += other.deleted;
+        self.batches += other.batches;
+        self.repeated += other.repeated;
+        self.unmakeable += other.unmakeable;
+        self.statements.extend(other.statements);
+        self.parked.extend(other.parked);
+        self.missing.extend(other.missing);
+        self.refreshed.extend(other.refreshed);
+    }
+
+    fn miss(&mut self, table: &Arc<TableShape>, keys: impl IntoIterator<Item = Key>, count: u64) {
+        if count == 0 {
+            return;
+        }
+        let missing = match self.missing.iter_mut().find(|missing| missing.table.name == table.name) {
+            Some(missing) => missing,
+            None => {
+                self.missing.push(MissingKeys { table: Arc::clone(table), keys: Vec::new(), count: 0 });
+                self.missing.last_mut().expect("an entry was just pushed")
+            }
+        };
+        missing.keys.extend(keys);
+        missing.count += count;
+    }
+}

@@ -1,0 +1,192 @@
+//! The decoder of a lane: which form a record has.
+//!
+//! The marks are looked at in this order, the surest first:
+//!
+//! | mark | the record is |
+//! |---|---|
+//! | header `sink-repair.kind` | a marker that the outbox router has routed |
+//! | header `dblog.record: chunk-info` | a chunk info record |
+//! | no value, header `dblog.op: absent` | an absence event |
+//! | no value | a tombstone |
+//! | topic `__debezium-heartbeat...`, or a value of a time alone under the key `serverName` | a heartbeat |
+//! | a `source` object and `op` | an envelope; by `op`: `c u r` a row, `d` a delete, `t` a truncate, `m` a message (ours by its prefix), `absent` an absence event |
+//! | `status`, `event_count`; `ddl`; `aggregate_type` | transaction metadata, a schema change, a notification |
+//! | anything else that is an object | a flattened row |
+//!
+//! A value that is JSON `null`, or a payload that is, is a tombstone too, though none that Kafka compacts: with
+//! `delete.tombstone.handling.mode=tombstone` it is all that `JsonConverter` leaves of a delete.
+
+use std::sync::Arc;
+
+use sink_api::{Key, TableShape};
+
+use super::{
+    BadRecord, DecodeError, DecodeSettings, Event, OtherRecord, Stage,
+    envelope::Top,
+    fault::Fault,
+    row::{RowPlan, Shape},
+    schema::Schemas,
+    tables::{Named, Tables},
+    wire::Wire,
+};
+use crate::record::Record;
+
+/// The prefix of Debezium's heartbeat topics, by default.
+const HEARTBEAT_TOPIC: &str = "__debezium-heartbeat";
+
+/// Decodes the records of one topic partition, in order.
+#[derive(Debug)]
+pub struct Decoder {
+    pub(super) settings: Arc<DecodeSettings>,
+    pub(super) topic: String,
+    pub(super) tables: Tables,
+    /// Schemas of keys; a plan is of one table.
+    pub(super) keys: Schemas<(usize, Vec<Wire>)>,
+    /// Schemas of values; a plan is of one table.
+    pub(super) values: Schemas<(usize, RowPlan)>,
+    /// The key's bytes and the table of the last delete: its tombstone comes next.
+    pub(super) last_delete: Option<(Vec<u8>, usize)>,
+}
+
+impl Decoder {
+    /// Makes the decoder of a partition of `topic`.
+    pub fn new(settings: Arc<DecodeSettings>, topic: &str) -> Decoder {
+        Decoder {
+            settings,
+            topic: topic.to_owned(),
+            tables: Tables::default(),
+            keys: Schemas::new(),
+            values: Schemas::new(),
+            last_delete: None,
+        }
+    }
+
+    /// Takes the shape of a sink table, in place of an earlier one of the same name.
+    pub fn learn(&mut self, shape: Arc<TableShape>) {
+        self.keys.forget_plans();
+        self.values.forget_plans();
+        self.tables.learn(shape, &self.settings);
+    }
+
+    /// Tells what a record says.
+    ///
+    /// # Errors
+    /// When a table has to be learned first, when the record is bad, or when the set-up does not fit the stream. The
+    /// decoder stays usable: the same record may be decoded again.
+    pub fn decode(&mut self, record: &Record) -> Result<Event, DecodeError> {
+        let mut feed = None;
+        self.event(record, &mut feed).map_err(|fault| match fault {
+            Fault::Needs(table) => DecodeError::NeedsTable(table),
+            Fault::Setup { reason, hint } => {
+                DecodeError::Setup { table: feed.map(|feed| self.tables.feed(feed).sink.clone()), reason, hint }
+            }
+            Fault::Bad(stage, reason) => {
+                let feed = feed.or_else(|| self.table_of_topic());
+                DecodeError::Bad(BadRecord {
+                    stage,
+                    table: feed.map(|feed| self.tables.feed(feed).source.short()),
+                    key: feed.filter(|_| stage != Stage::KeyConverter).and_then(|feed| self.key_of_bad(record, feed)),
+                    reason,
+                })
+            }
+        })
+    }
+
+    /// Decodes a record. As soon as its table is known, `feed` is.
+    fn event(&mut self, record: &Record, feed: &mut Option<usize>) -> Result<Event, Fault> {
+        let has = |name: &str| record.headers.iter().any(|(header, _)| header == name);
+        // Most records have no headers but the connector's, which are not carried here.
+        if !record.headers.is_empty() {
+            if has("sink-repair.kind") {
+                return self.routed_marker(record);
+            }
+            if has("dblog.record") {
+                return self.chunk_info(record);
+            }
+        }
+        let Some(value) = record.value.as_deref() else { return self.tombstone(record, feed) };
+        if self.topic.starts_with(HEARTBEAT_TOPIC) {
+            return Ok(Event::Other(OtherRecord::Heartbeat));
+        }
+        if value.is_empty() {
+            return Err(Fault::value("the value has no bytes"));
+        }
+        let split = self.values.split(value)?;
+        if split.payload.trim_ascii() == "null" {
+            return self.tombstone(record, feed);
+        }
+        let top = Top::parse(split.payload)?;
+        if top.is_envelope() {
+            return self.envelope(record, &top, split.has_schema, feed);
+        }
+        if top.op.is_some() && top.before.is_some() && top.after.is_some() {
+            return Err(Fault::value("the envelope has no source"));
+        }
+        if top.is_only_time() && record.key.as_deref().is_some_and(is_heartbeat_key) {
+            return Ok(Event::Other(OtherRecord::Heartbeat));
+        }
+        if let Some(other) = top.other() {
+            return Ok(Event::Other(other));
+        }
+        self.flattened(record, top, &split, feed)
+    }
+
+    fn envelope(
+        &mut self,
+        record: &Record,
+        top: &Top<'_>,
+        has_schema: bool,
+        feed: &mut Option<usize>,
+    ) -> Result<Event, Fault> {
+        let (Some(op), Some(source)) = (top.op.as_deref(), top.source.as_ref()) else {
+            return Err(Fault::value("the envelope has no op"));
+        };
+        if op == "m" {
+            return self.message(top, source);
+        }
+        let named = Named {
+            connector: source.connector.as_deref().unwrap_or_default(),
+            database: source.database.as_deref().unwrap_or_default(),
+            schema: source.schema.as_deref().unwrap_or_default(),
+            table: source.table.as_deref().unwrap_or_default(),
+        };
+        if named.table.is_empty() {
+            return Err(Fault::value("the envelope's source names no table"));
+        }
+        let table = self.tables.find(named, &self.settings)?;
+        *feed = Some(table);
+        let after = top.after.map(|raw| raw.get()).filter(|row| *row != "null");
+        let before = top.before.map(|raw| raw.get()).filter(|row| *row != "null");
+        if self.is_signal(table, after.or(before), None) {
+            return Ok(Event::Other(OtherRecord::Signal));
+        }
+        let is_absence = !record.headers.is_empty() && record.header("dblog.op").is_some();
+        match op {
+            "c" | "u" | "r" => {
+                let Some(after) = after else {
+                    return Err(Fault::value(format!("the envelope of op {op} has no after")));
+                };
+                self.upsert(record, table, after, Shape::Envelope, has_schema, source.xid(), source.ts_ms)
+            }
+            "d" if !is_absence => self.delete(record, table, source.xid(), source.ts_ms),
+            "d" | "absent" => self.absence(record, table, top.read_id.as_deref()),
+            "t" => {
+                let known = self.tables.feed(table).known()?;
+                Ok(Event::Truncate { table: Arc::clone(&known.shape), xid: source.xid() })
+            }
+            _ => Err(Fault::value("the envelope's op is none of c, u, r, d, t, m and absent")),
+        }
+    }
+
+    /// Returns the key of a record that is bad for another reason. Only where the table is sure: a key of another table
+    /// would count as that table's change.
+    fn key_of_bad(&mut self, record: &Record, feed: usize) -> Option<(Arc<TableShape>, Key)> {
+        let key = self.record_key(record, feed).ok()?;
+        Some((Arc::clone(self.tables.feed(feed).shape()?), key.key))
+    }
+}
+
+fn is_heartbeat_key(key: &[u8]) -> bool {
+    const NAME: &[u8] = b"\"serverName\"";
+    key.windows(NAME.len()).any(|window| window == NAME)
+}

@@ -1,0 +1,303 @@
+//! A record's value, one level deep: Debezium's envelope, a flattened row, or something else that Debezium writes.
+
+use std::{borrow::Cow, fmt};
+
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::{
+    event::{EventXid, OtherRecord},
+    json::{self, Broken, Name, TextOrNone},
+};
+
+/// The fields of a value that tell what it is.
+#[derive(Debug, Default)]
+pub(super) struct Top<'a> {
+    pub(super) before: Option<&'a RawValue>,
+    pub(super) after: Option<&'a RawValue>,
+    pub(super) message: Option<&'a RawValue>,
+    pub(super) op: Option<Cow<'a, str>>,
+    has_op: bool,
+    /// `source`, when it is an object.
+    pub(super) source: Option<Source<'a>>,
+    pub(super) read_id: Option<Cow<'a, str>>,
+    /// What `ExtractNewRecordState` adds to a row.
+    pub(super) added: Added<'a>,
+    fields: usize,
+    /// One bit for each of [`MARKS`] that is there.
+    marks: u16,
+    twice: Option<&'static str>,
+}
+
+/// Field names by which other records are known.
+const MARKS: [&str; 13] = [
+    "ts_ms",
+    "status",
+    "event_count",
+    "data_collections",
+    "ddl",
+    "databaseName",
+    "tableChanges",
+    "aggregate_type",
+    "additional_data",
+    "type",
+    "id",
+    "data",
+    "timestamp",
+];
+
+impl<'a> Top<'a> {
+    /// Reads a value's first level.
+    pub(super) fn parse(text: &'a str) -> Result<Top<'a>, Broken> {
+        let mut top = Top::default();
+        let mut json = serde_json::Deserializer::from_str(text);
+        json.deserialize_map(TopFields(&mut top))
+            .and_then(|()| json.end())
+            .map_err(|error| Broken::from_serde(&error, "an object"))?;
+        match top.twice {
+            Some(name) => Err(Broken::Twice(name.to_owned())),
+            None => Ok(top),
+        }
+    }
+
+    /// Whether it is an envelope, complete or not.
+    pub(super) fn is_envelope(&self) -> bool {
+        self.source.is_some() && (self.op.is_some() || self.before.is_some() || self.after.is_some() || self.has_op)
+    }
+
+    /// Returns what other record of Debezium it is.
+    pub(super) fn other(&self) -> Option<OtherRecord> {
+        let has = |names: &[&str]| {
+            names
+                .iter()
+                .all(|name| MARKS.iter().position(|mark| mark == name).is_some_and(|bit| self.marks >> bit & 1 == 1))
+        };
+        if has(&["status", "id", "event_count", "data_collections"]) {
+            Some(OtherRecord::Transaction)
+        } else if has(&["ddl", "databaseName"]) || has(&["tableChanges", "databaseName"]) {
+            Some(OtherRecord::SchemaChange)
+        } else if has(&["aggregate_type", "additional_data", "type", "id"]) {
+            Some(OtherRecord::Notification)
+        } else {
+            None
+        }
+    }
+
+    /// Whether the time is all that it holds, as in a heartbeat.
+    pub(super) fn is_only_time(&self) -> bool {
+        self.fields == 1 && self.marks == 1
+    }
+}
+
+struct TopFields<'t, 'a>(&'t mut Top<'a>);
+
+impl<'de> Visitor<'de> for TopFields<'_, 'de> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let top = self.0;
+        while let Some(name) = map.next_key_seed(Name)? {
+            top.fields += 1;
+            match &*name {
+                "before" => set(&mut top.before, map.next_value()?, "before", &mut top.twice),
+                "after" => set(&mut top.after, map.next_value()?, "after", &mut top.twice),
+                "message" => set(&mut top.message, map.next_value()?, "message", &mut top.twice),
+                "op" => {
+                    if top.has_op {
+                        top.twice = Some("op");
+                    }
+                    top.has_op = true;
+                    top.op = map.next_value_seed(TextOrNone)?;
+                }
+                "source" => {
+                    if let Some(source) = map.next_value_seed(SourceOrNone)? {
+                        set(&mut top.source, source, "source", &mut top.twice);
+                    }
+                }
+                "read_id" => top.read_id = map.next_value_seed(TextOrNone)?,
+                name if name.starts_with("__") => top.added.take(name, map.next_value()?),
+                name => {
+                    map.next_value::<IgnoredAny>()?;
+                    if let Some(bit) = MARKS.iter().position(|mark| *mark == name) {
+                        top.marks |= 1 << bit;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn set<T>(field: &mut Option<T>, value: T, name: &'static str, twice: &mut Option<&'static str>) {
+    if field.replace(value).is_some() {
+        *twice = Some(name);
+    }
+}
+
+/// An envelope's `source`.
+#[derive(Debug, Default)]
+pub(super) struct Source<'a> {
+    pub(super) connector: Option<Cow<'a, str>>,
+    pub(super) database: Option<Cow<'a, str>>,
+    pub(super) schema: Option<Cow<'a, str>>,
+    pub(super) table: Option<Cow<'a, str>>,
+    snapshot: Option<Cow<'a, str>>,
+    pub(super) ts_ms: Option<i64>,
+    xid: Option<i64>,
+}
+
+impl Source<'_> {
+    /// Returns what is known of the event's transaction. Rows of incremental snapshots have none.
+    pub(super) fn xid(&self) -> EventXid {
+        if self.snapshot.as_deref() == Some("incremental") {
+            return EventXid::Exempt;
+        }
+        self.xid.and_then(|xid| u32::try_from(xid).ok()).map_or(EventXid::Unknown, EventXid::Known)
+    }
+}
+
+/// Reads `source` when it is an object; a column of this name is none.
+struct SourceOrNone;
+
+impl<'de> DeserializeSeed<'de> for SourceOrNone {
+    type Value = Option<Source<'de>>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for SourceOrNone {
+    type Value = Option<Source<'de>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut source = Source::default();
+        while let Some(name) = map.next_key_seed(Name)? {
+            match &*name {
+                "name" => source.connector = map.next_value_seed(TextOrNone)?,
+                "db" => source.database = map.next_value_seed(TextOrNone)?,
+                "schema" => source.schema = map.next_value_seed(TextOrNone)?,
+                "table" => source.table = map.next_value_seed(TextOrNone)?,
+                "snapshot" => source.snapshot = map.next_value_seed(TextOrNone)?,
+                "ts_ms" => source.ts_ms = integer(map.next_value()?),
+                "txId" => source.xid = integer(map.next_value()?),
+                _ => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(Some(source))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        while seq.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(None)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+}
+
+fn integer(raw: &RawValue) -> Option<i64> {
+    raw.get().parse().ok()
+}
+
+/// What `ExtractNewRecordState` was told to add to flattened rows, as fields (`add.fields`) or headers (`add.headers`):
+/// two underscores, the struct it comes from, and the field, such as `__op`, `__source_table`, `__txId`.
+#[derive(Debug, Default)]
+pub(super) struct Added<'a> {
+    pub(super) deleted: Option<bool>,
+    pub(super) op: Option<Cow<'a, str>>,
+    pub(super) connector: Option<Cow<'a, str>>,
+    pub(super) database: Option<Cow<'a, str>>,
+    pub(super) schema: Option<Cow<'a, str>>,
+    pub(super) table: Option<Cow<'a, str>>,
+    pub(super) ts_ms: Option<i64>,
+    /// `Some(None)`: it is there and null.
+    xid: Option<Option<u32>>,
+    incremental: bool,
+}
+
+impl<'a> Added<'a> {
+    /// Takes an added field.
+    fn take(&mut self, name: &str, raw: &'a RawValue) {
+        let text = match json::string(raw) {
+            Some(text) => Some(text),
+            None if raw.get() == "null" => None,
+            None => Some(Cow::Borrowed(raw.get())),
+        };
+        self.set(name, text);
+    }
+
+    /// Takes an added header; fields win.
+    pub(super) fn take_header(&mut self, name: &str, value: Option<&'a [u8]>) {
+        let text = value.and_then(|value| std::str::from_utf8(value).ok());
+        let text = text.map(|text| text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text));
+        self.set(name, text.filter(|text| *text != "null").map(Cow::Borrowed));
+    }
+
+    fn set(&mut self, name: &str, text: Option<Cow<'a, str>>) {
+        fn keep<T>(field: &mut Option<T>, value: Option<T>) {
+            if field.is_none() {
+                *field = value;
+            }
+        }
+        match name {
+            "__deleted" => keep(&mut self.deleted, text.map(|text| text == "true")),
+            "__op" => keep(&mut self.op, text),
+            "__name" | "__source_name" => keep(&mut self.connector, text),
+            "__db" | "__source_db" => keep(&mut self.database, text),
+            "__schema" | "__source_schema" => keep(&mut self.schema, text),
+            "__table" | "__source_table" => keep(&mut self.table, text),
+            "__source_ts_ms" => keep(&mut self.ts_ms, text.and_then(|text| text.parse().ok())),
+            "__txId" | "__source_txId" => match text {
+                None => keep(&mut self.xid, Some(None)),
+                Some(text) => keep(&mut self.xid, text.parse().ok().map(Some)),
+            },
+            "__snapshot" | "__source_snapshot" => self.incremental |= text.as_deref() == Some("incremental"),
+            _ => {}
+        }
+    }
+
+    /// Whether the row is gone.
+    pub(super) fn is_delete(&self) -> bool {
+        self.deleted.unwrap_or(false) || self.op.as_deref() == Some("d")
+    }
+
+    /// Returns what is known of the event's transaction. Only rows of incremental snapshots have none where it is added.
+    pub(super) fn xid(&self) -> EventXid {
+        match self.xid {
+            _ if self.incremental => EventXid::Exempt,
+            Some(Some(xid)) => EventXid::Known(xid),
+            Some(None) => EventXid::Exempt,
+            None => EventXid::Unknown,
+        }
+    }
+}

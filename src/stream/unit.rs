@@ -1,0 +1,156 @@
+//! Units of work: what a lane commits together.
+
+use std::{mem, sync::Arc};
+
+use sink_api::{LaneState, Offset, RowChange, RowOp, StatementRow, TableShape, Value};
+
+use super::Step;
+use crate::{decode::BadRecord, statement::Statement};
+
+/// One kind of work, in stream order.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Work {
+    /// Apply these changes, given in stream order.
+    Rows(Vec<RowChange>),
+    /// Remove all rows of a table.
+    Truncate(Arc<TableShape>),
+    /// Evaluate a statement.
+    Statement(Box<Statement>),
+    /// Write down a statement that proves nothing.
+    Refusal(Box<StatementRow>),
+}
+
+/// What a lane commits together: work, and the state that holds once it is done.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Unit {
+    /// The work, in stream order.
+    pub work: Vec<Work>,
+    /// Records to park in the dead letter queue before the unit commits.
+    pub dead_letters: Vec<(Offset, BadRecord)>,
+    /// The lane's state at the end of the unit.
+    pub end: LaneState,
+    /// How many records it covers.
+    pub records: u64,
+    /// About how much memory its rows hold, in bytes.
+    pub bytes: usize,
+    /// The earliest timestamp of its records, in milliseconds since 1970-01-01 UTC.
+    pub earliest: Option<i64>,
+}
+
+/// When a unit is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnitLimits {
+    /// Row changes.
+    pub rows: usize,
+    /// Bytes of row changes.
+    pub bytes: usize,
+    /// Statements: each costs a listing of its range, and a transaction that is open for long holds back vacuum.
+    pub statements: usize,
+}
+
+/// Gathers steps into units.
+#[derive(Debug, Default)]
+pub struct UnitBuilder {
+    work: Vec<Work>,
+    dead_letters: Vec<(Offset, BadRecord)>,
+    records: u64,
+    rows: usize,
+    bytes: usize,
+    statements: usize,
+    earliest: Option<i64>,
+}
+
+impl UnitBuilder {
+    /// Counts one record, with its timestamp in milliseconds since 1970-01-01 UTC.
+    pub fn record(&mut self, timestamp: Option<i64>) {
+        self.records += 1;
+        if let Some(timestamp) = timestamp {
+            self.earliest = Some(self.earliest.map_or(timestamp, |earliest| earliest.min(timestamp)));
+        }
+    }
+
+    /// Adds a step.
+    pub fn push(&mut self, step: Step) {
+        match step {
+            Step::Row(change) => {
+                self.rows += 1;
+                self.bytes += change_bytes(&change);
+                match self.work.last_mut() {
+                    Some(Work::Rows(rows)) => rows.push(change),
+                    _ => self.work.push(Work::Rows(vec![change])),
+                }
+            }
+            Step::Truncate(table) => self.work.push(Work::Truncate(table)),
+            Step::Statement(statement) => {
+                self.statements += 1;
+                self.bytes += set_bytes(&statement);
+                self.work.push(Work::Statement(statement));
+            }
+            Step::Refusal(row) => self.work.push(Work::Refusal(row)),
+        }
+    }
+
+    /// Adds a record to park.
+    pub fn park(&mut self, offset: Offset, bad: BadRecord) {
+        self.dead_letters.push((offset, bad));
+    }
+
+    /// Whether anything is to be done beyond moving the frontier.
+    pub fn has_work(&self) -> bool {
+        !self.work.is_empty() || !self.dead_letters.is_empty()
+    }
+
+    /// Whether no record has been counted.
+    pub fn is_empty(&self) -> bool {
+        self.records == 0
+    }
+
+    /// Whether the unit should be committed before more is added.
+    pub fn is_full(&self, limits: &UnitLimits) -> bool {
+        self.rows >= limits.rows || self.bytes >= limits.bytes || self.statements >= limits.statements
+    }
+
+    /// Returns about how much memory the unit holds, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Ends the unit at `end` and starts an empty one.
+    pub fn finish(&mut self, end: LaneState) -> Unit {
+        let done = mem::take(self);
+        Unit {
+            work: done.work,
+            dead_letters: done.dead_letters,
+            end,
+            records: done.records,
+            bytes: done.bytes,
+            earliest: done.earliest,
+        }
+    }
+}
+
+fn change_bytes(change: &RowChange) -> usize {
+    let row = match &change.op {
+        RowOp::Delete => 0,
+        RowOp::Upsert(row) => row.iter().map(value_bytes).sum(),
+    };
+    size_of::<RowChange>() + change.key.as_bytes().len() + row
+}
+
+fn value_bytes(value: &Value) -> usize {
+    size_of::<Value>()
+        + match value {
+            Value::Text(text) => text.len(),
+            Value::Bytes(bytes) | Value::Bits(bytes) => bytes.len(),
+            Value::Array(values) => values.iter().map(value_bytes).sum(),
+            _ => 0,
+        }
+}
+
+fn set_bytes(statement: &Statement) -> usize {
+    let selected = match &statement.selected {
+        sink_api::KeySet::List(list) => list.bytes(),
+        sink_api::KeySet::Intervals(intervals) => size_of_val(intervals.as_slice()),
+    };
+    selected + statement.spared.bytes()
+}
