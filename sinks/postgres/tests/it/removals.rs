@@ -151,20 +151,23 @@ async fn budget(bench: &mut Bench) -> RemovalBudget {
 async fn the_budget_counts_removals_of_the_last_day_by_all_lanes_whatever_is_forgotten() {
     let mut db = Db::new(TABLE).await;
     let mut bench = Bench::new(&db, "t").await;
-    assert_eq!(budget(&mut bench).await, RemovalBudget { removed_last_day: 0, rows: 10 });
+    assert_eq!(budget(&mut bench).await, RemovalBudget { removed_last_day: 0, rows: 10, streams: Vec::new() });
 
     bench.remove(&[int(1), int(2)], "r1").await;
     let other = bench.sink.claim(&crate::fixture::lane_id("other")).await.unwrap().lane;
     let mut other = Bench { sink: bench.sink.clone(), table: bench.table.clone(), lane: other, state: None };
     other.remove(&[int(3)], "r2").await;
     assert_eq!(bench.sink.expire_removed(Duration::ZERO).await.unwrap(), 3);
-    assert_eq!(budget(&mut bench).await, RemovalBudget { removed_last_day: 3, rows: 7 });
+    assert_eq!(budget(&mut bench).await, RemovalBudget { removed_last_day: 3, rows: 7, streams: Vec::new() });
 
     let table = bench.table.clone();
     let mut unit = bench.lane.begin(bench.state.as_ref()).await.unwrap();
     let removal = Removal { table: &table, keys: &keys(&[int(4)]), read_id: &ReadId("r".into()), offset: Offset(1) };
     unit.remove(&removal).await.unwrap();
-    assert_eq!(unit.removal_budget(&table).await.unwrap(), RemovalBudget { removed_last_day: 4, rows: 6 });
+    assert_eq!(
+        unit.removal_budget(&table).await.unwrap(),
+        RemovalBudget { removed_last_day: 4, rows: 6, streams: Vec::new() }
+    );
     drop(unit);
 
     db.run("UPDATE sink_repair.removal_count SET hour = hour - interval '26 hours'").await;
