@@ -33,7 +33,7 @@ impl PostgresConfig {
             owner: format!("pid {}", std::process::id()),
             // A page of keys or a batch takes milliseconds; a minute leaves room for a sink that is badly loaded.
             statement_timeout: Duration::from_secs(60),
-            // Longer than the idle limit, so that a successor outlasts a stopped owner in one try.
+            // Longer than the idle limit, so that a successor outlasts a stopped owner's row locks in one try.
             lock_timeout: Duration::from_secs(20),
             // Between two statements of a unit the worker only computes: ten seconds of silence are a worker that hangs.
             idle_in_transaction_timeout: Duration::from_secs(10),

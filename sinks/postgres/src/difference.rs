@@ -14,6 +14,7 @@
 
 use sink_api::{
     Difference, DifferenceQuery, ErrorClass, Extent, KeyBound, KeyList, KeyRange, Merge, NotNative, SinkError,
+    merge::OutOfOrder,
 };
 use sqlx::{Arguments, AssertSqlSafe, Row, SqlSafeStr, ValueRef, postgres::PgArguments};
 
@@ -41,7 +42,7 @@ pub(crate) async fn find(
     query: &DifferenceQuery<'_>,
 ) -> Result<Difference, SinkError> {
     let parts = key_parts(table)?;
-    let mut merge = Merge::new(query.selected, query.spared, query.name_orphans, query.name_missing);
+    let mut merge = Merge::of(query);
     match query.extent {
         Extent::Range(range) => {
             table.shape.range_order().map_err(|refusal| not_native(table, refusal))?;
@@ -66,7 +67,7 @@ async fn list_range(
     loop {
         let keys = page(session, table, parts, lower.as_ref(), upper.as_ref(), most).await?;
         let count = keys.len();
-        merge.page(keys.iter()).map_err(|error| out_of_order(table, error.at))?;
+        merge.page(keys.iter()).map_err(|error| out_of_order(table, &error))?;
         let Some(last) = keys.last().filter(|_| count >= most) else { return Ok(()) };
         lower = Some(Bound { parameters: scalars(table, parts, last)?, inclusive: false });
         most = (count * PAGE_BYTES / keys.bytes().max(1)).clamp(1, PAGE_KEYS);
@@ -187,7 +188,7 @@ async fn list_keys(
     for chunk in all.chunks(keys_per_statement(parts)) {
         let arguments = key_arguments(table, parts, chunk.iter().copied(), "list keys of")?;
         let found = fetch(session, table, parts, sql.clone(), arguments).await?.sorted();
-        merge.page(found.iter()).map_err(|error| out_of_order(table, error.at))?;
+        merge.page(found.iter()).map_err(|error| out_of_order(table, &error))?;
     }
     Ok(())
 }
@@ -225,12 +226,8 @@ fn not_native(table: &Table, refusal: NotNative) -> SinkError {
     error
 }
 
-fn out_of_order(table: &Table, at: u64) -> SinkError {
-    SinkError::new(
-        ErrorClass::Configuration,
-        format!("{}: key number {at} of the listing is out of order", table.doing("list keys of")),
-    )
-    .hint(format!(
+fn out_of_order(table: &Table, error: &OutOfOrder) -> SinkError {
+    SinkError::new(ErrorClass::Configuration, format!("{}: {error}", table.doing("list keys of"))).hint(format!(
         "the index of the key may be damaged, by an update of the system's collations for one: REINDEX TABLE {}",
         table.sql
     ))

@@ -1,9 +1,10 @@
 //! The frontier row of a lane: who may write, and where the lane stands.
 //!
-//! A lane is claimed by raising the row's epoch. Every unit of work begins by locking the row, which must still have
-//! the lane's epoch and the expected offset, and ends by updating it under the same epoch. So a claim waits for a unit
-//! in progress and sees its outcome, and a unit that begins after a claim writes nothing: under READ COMMITTED a lock
-//! that was waited for returns the row as it is now.
+//! A lane is claimed by raising the row's epoch. A unit of work looks at the row when it begins, so that a late owner
+//! stops before it works, and its last statement before COMMIT updates the row under the lane's epoch and the offset
+//! that it builds upon. Whatever a claim's moment, it is before that update, which then finds another epoch and changes
+//! no row (under READ COMMITTED a row that was waited for is looked at as it is now), or it waits for the commit and
+//! sees its outcome. A claim never waits for the work of a unit: its owner may be stopped in the middle of it.
 
 use sink_api::{ErrorClass, LaneId, LaneState, Offset, SinkError, TopicId, Xid};
 use sqlx::{Arguments, Row, postgres::PgArguments, postgres::PgRow};
@@ -49,10 +50,19 @@ pub(crate) async fn claim(session: &mut Session, lane: &LaneId, owner: &str) -> 
     Ok(frontier)
 }
 
-/// Locks the lane's row for the rest of the transaction; fails when the lane belongs to someone else now.
+/// Reads the lane's row; fails when the lane belongs to someone else now.
+pub(crate) async fn look(session: &mut Session, lane: &LaneId, epoch: i64) -> Result<Frontier, SinkError> {
+    read(session, lane, epoch, LOOK).await
+}
+
+/// As `look`, after waiting for a commit whose outcome is open.
 pub(crate) async fn lock(session: &mut Session, lane: &LaneId, epoch: i64) -> Result<Frontier, SinkError> {
-    let fail = |error: sqlx::Error| classify(&format!("lock the frontier of lane {lane}"), &error);
-    let row = session.own_optional(LOCK, lane_arguments(lane)).await.map_err(fail)?;
+    read(session, lane, epoch, LOCK).await
+}
+
+async fn read(session: &mut Session, lane: &LaneId, epoch: i64, sql: &'static str) -> Result<Frontier, SinkError> {
+    let fail = |error: sqlx::Error| classify(&format!("read the frontier of lane {lane}"), &error);
+    let row = session.own_optional(sql, lane_arguments(lane)).await.map_err(fail)?;
     let Some(row) = row else {
         return Err(fenced(lane, "its frontier row was deleted".to_owned()));
     };
@@ -67,28 +77,21 @@ pub(crate) async fn lock(session: &mut Session, lane: &LaneId, epoch: i64) -> Re
 }
 
 /// Checks that what a unit of work builds upon is what was committed last.
-pub(crate) fn check_expected(
-    frontier: &Frontier,
-    lane: &LaneId,
-    expected: Option<&LaneState>,
-) -> Result<(), SinkError> {
-    let offset = |state: Option<&LaneState>| state.map(|state| state.next_offset);
-    let committed = offset(frontier.state_of(lane.topic_id));
-    if committed == offset(expected) {
+pub(crate) fn check_expected(frontier: &Frontier, lane: &LaneId, expected: Option<Offset>) -> Result<(), SinkError> {
+    let committed = frontier.state_of(lane.topic_id).map(|state| state.next_offset);
+    if committed == expected {
         return Ok(());
     }
     let show = |offset: Option<Offset>| offset.map_or_else(|| "none".to_owned(), |offset| offset.to_string());
-    Err(fenced(
-        lane,
-        format!("its frontier is at {}, this worker expected {}", show(committed), show(offset(expected))),
-    ))
+    Err(fenced(lane, format!("its frontier is at {}, this worker expected {}", show(committed), show(expected))))
 }
 
-/// Writes the lane's new state.
+/// Writes the lane's new state over the one that the unit of work builds upon.
 pub(crate) async fn advance(
     session: &mut Session,
     lane: &LaneId,
     epoch: i64,
+    expected: Option<Offset>,
     state: &LaneState,
 ) -> Result<(), SinkError> {
     let mut arguments = lane_arguments(lane);
@@ -99,14 +102,17 @@ pub(crate) async fn advance(
     let _ = arguments.add(state.highest_xid.map(|xid| xid.0.to_string()));
     let _ = arguments.add(state.unknown_past);
     let _ = arguments.add(state.partition_count);
+    let _ = arguments.add(expected.map(|offset| offset.0));
     let changed = session
         .own(ADVANCE, arguments)
         .await
         .map_err(|error| classify(&format!("advance the frontier of lane {lane}"), &error))?;
-    match changed {
-        1 => Ok(()),
-        _ => Err(fenced(lane, "its frontier row changed under the lock".to_owned())),
+    if changed == 1 {
+        return Ok(());
     }
+    let row = look(session, lane, epoch).await?;
+    check_expected(&row, lane, expected)?;
+    Err(fenced(lane, "its frontier row has changed".to_owned()))
 }
 
 fn fenced(lane: &LaneId, reason: String) -> SinkError {
@@ -173,6 +179,12 @@ ON CONFLICT (name, topic, partition) DO UPDATE SET
 RETURNING epoch, owner, uuid_send(topic_id) AS topic_id, next_offset, memory_offset, highest_xid::text, unknown_past,
     partition_count";
 
+const LOOK: &str = "
+SELECT epoch, owner, uuid_send(topic_id) AS topic_id, next_offset, memory_offset, highest_xid::text, unknown_past,
+    partition_count
+FROM sink_repair.frontier
+WHERE name = $1 AND topic = $2 AND partition = $3";
+
 const LOCK: &str = "
 SELECT epoch, owner, uuid_send(topic_id) AS topic_id, next_offset, memory_offset, highest_xid::text, unknown_past,
     partition_count
@@ -189,4 +201,5 @@ UPDATE sink_repair.frontier SET
     unknown_past = $9,
     partition_count = $10,
     updated_at = now()
-WHERE name = $1 AND topic = $2 AND partition = $3 AND epoch = $4";
+WHERE name = $1 AND topic = $2 AND partition = $3 AND epoch = $4
+  AND CASE WHEN $11::int8 IS NULL THEN next_offset IS NULL OR topic_id <> $5 ELSE next_offset = $11 AND topic_id = $5 END";

@@ -7,7 +7,7 @@
 use std::{fmt, sync::Arc};
 
 use sink_api::{
-    Batch, Difference, DifferenceQuery, ErrorClass, KeyList, LaneId, LaneState, ReadId, Removal, RemovalBudget,
+    Batch, Difference, DifferenceQuery, ErrorClass, KeyList, LaneId, LaneState, Offset, ReadId, Removal, RemovalBudget,
     SinkError, SinkLane, StatementRow, TableShape, Unit, Written,
 };
 use sqlx::{AssertSqlSafe, SqlSafeStr, postgres::PgArguments};
@@ -54,18 +54,16 @@ impl PostgresLane {
                 Err(error) if classify("begin", &error).class != ErrorClass::Transient => {
                     return Err(classify("begin a unit of work", &error));
                 }
-                Err(_) => {}
+                Err(error) => {
+                    let error = classify("begin a unit of work", &error);
+                    tracing::warn!(lane = %self.id, %error, "connection to the sink lost, connecting again");
+                }
             }
         }
         let mut session = self.shared.connector.open().await?;
         session.begin().await.map_err(|error| classify("begin a unit of work", &error))?;
         self.session = Some(session);
         Ok(())
-    }
-
-    async fn lock(&mut self) -> Result<frontier::Frontier, SinkError> {
-        let session = connected(&mut self.session)?;
-        frontier::lock(session, &self.id, self.epoch).await
     }
 
     /// Rolls back; a connection that cannot is dropped.
@@ -102,21 +100,25 @@ impl SinkLane for PostgresLane {
 
     async fn begin(&mut self, expected: Option<&LaneState>) -> Result<PostgresUnit<'_>, SinkError> {
         self.begin_transaction().await?;
+        let expected = expected.map(|state| state.next_offset);
         // From here on a drop closes the connection.
-        let unit = PostgresUnit { lane: self, live: true };
-        let locked = match unit.lane.lock().await {
-            Ok(row) => frontier::check_expected(&row, &unit.lane.id, expected),
+        let mut unit = PostgresUnit { lane: self, expected, live: true };
+        let Parts { session, id, epoch, .. } = unit.parts()?;
+        let result = match frontier::look(session, id, epoch).await {
+            Ok(row) => frontier::check_expected(&row, id, expected),
             Err(error) => Err(error),
         };
-        unit.settled(locked).await.map(|(unit, ())| unit)
+        unit.settle(result).await?;
+        Ok(unit)
     }
 
     async fn committed(&mut self) -> Result<Option<LaneState>, SinkError> {
-        // A commit in doubt may still hold the row: taking its lock waits for the outcome.
         self.begin_transaction().await?;
-        let unit = PostgresUnit { lane: self, live: true };
-        let locked = unit.lane.lock().await;
-        let (mut unit, row) = unit.settled(locked).await?;
+        let mut unit = PostgresUnit { lane: self, expected: None, live: true };
+        // A commit in doubt holds the row until it is in or out.
+        let Parts { session, id, epoch, .. } = unit.parts()?;
+        let result = frontier::lock(session, id, epoch).await;
+        let row = unit.settle(result).await?;
         unit.live = false;
         unit.lane.roll_back().await;
         Ok(row.state_of(unit.lane.id.topic_id).cloned())
@@ -126,6 +128,8 @@ impl SinkLane for PostgresLane {
 /// One unit of work.
 pub struct PostgresUnit<'a> {
     lane: &'a mut PostgresLane,
+    /// The offset that was committed when it began.
+    expected: Option<Offset>,
     live: bool,
 }
 
@@ -143,12 +147,8 @@ impl Drop for PostgresUnit<'_> {
     }
 }
 
-impl<'a> PostgresUnit<'a> {
+impl PostgresUnit<'_> {
     /// Passes a result on; an error ends the unit.
-    async fn settled<T>(mut self, result: Result<T, SinkError>) -> Result<(PostgresUnit<'a>, T), SinkError> {
-        self.settle(result).await.map(|value| (self, value))
-    }
-
     async fn settle<T>(&mut self, result: Result<T, SinkError>) -> Result<T, SinkError> {
         if result.is_err() && self.live {
             self.lane.roll_back().await;
@@ -257,8 +257,9 @@ impl Unit for PostgresUnit<'_> {
     }
 
     async fn commit(mut self, state: &LaneState) -> Result<(), SinkError> {
+        let expected = self.expected;
         let Parts { session, id, epoch, .. } = self.parts()?;
-        let result = frontier::advance(session, id, epoch, state).await;
+        let result = frontier::advance(session, id, epoch, expected, state).await;
         self.settle(result).await?;
         let Parts { session, id, .. } = self.parts()?;
         let doing = format!("commit lane {id}");

@@ -97,33 +97,16 @@ async fn a_zombie_that_begins_late_writes_nothing_and_is_told_who_owns_the_lane(
     assert_eq!(db.rows("SELECT * FROM orders").await, ["1|before"]);
 }
 
-/// The claim waits for a unit in progress, whose commit is then before the claim; the successor sees it.
-#[tokio::test]
-async fn a_claim_in_the_middle_of_a_unit_waits_for_it_and_sees_its_outcome() {
-    let mut db = Db::new(TABLE).await;
-    let mut old = Bench::new(&db, "orders").await;
-    let sink = successor(&db).await;
-
-    let mut unit = old.lane.begin(None).await.unwrap();
-    let claim = tokio::spawn(async move { sink.claim(&lane_id("orders")).await.unwrap() });
-    wait_until(&mut db, "the claim's wait", "SELECT count(*) = 1 FROM pg_locks WHERE NOT granted").await;
-    unit.write(&batch(&old.table, [one(1, "in time")])).await.unwrap();
-    unit.commit(&state(1)).await.unwrap();
-
-    let mut claimed = claim.await.unwrap();
-    assert_eq!(claimed.state, Some(state(1)));
-    assert_eq!(old.lane.begin(Some(&state(1))).await.err().unwrap().class, ErrorClass::Fenced);
-    claimed.lane.begin(Some(&state(1))).await.unwrap();
-}
-
-/// What SIGSTOP does in each phase: the worker stands still inside its transaction, the server ends it, the successor
-/// takes over, and the worker wakes up.
+/// What SIGSTOP does in each phase: the worker stands still inside its transaction, a successor takes over at once, and
+/// the worker wakes up, before or after the server has lost patience with its silence.
 #[tokio::test]
 async fn a_zombie_stopped_in_any_phase_of_a_unit_writes_nothing() {
-    for phase in ["begun", "written", "listed", "removed"] {
+    for (phase, patience) in
+        [("begun", true), ("written", true), ("listed", true), ("removed", true), ("begun", false), ("removed", false)]
+    {
         let mut db = Db::new(&format!("{TABLE}; INSERT INTO orders VALUES (9, 'orphan')")).await;
         let mut config = db.config();
-        config.idle_in_transaction_timeout = Duration::from_millis(300);
+        config.idle_in_transaction_timeout = Duration::from_millis(if patience { 60_000 } else { 300 });
         let sink = PostgresSink::connect(&config).await.unwrap();
         let table = sink.describe(&public("orders")).await.unwrap();
         let mut lane = sink.claim(&lane_id("orders")).await.unwrap().lane;
@@ -151,16 +134,102 @@ async fn a_zombie_stopped_in_any_phase_of_a_unit_writes_nothing() {
             assert_eq!(unit.remove(&removal).await.unwrap(), 1);
         }
 
-        // The successor waits until the server has ended the silent transaction.
-        let claimed = successor(&db).await.claim(&lane_id("orders")).await.unwrap();
-        assert_eq!(claimed.state, None, "{phase}");
+        let mut successor = successor(&db).await.claim(&lane_id("orders")).await.unwrap();
+        assert_eq!(successor.state, None, "{phase}");
+        if !patience {
+            let gone = "SELECT count(*) = 0 FROM pg_stat_activity
+                        WHERE datname = current_database() AND state LIKE 'idle in transaction%'";
+            wait_until(&mut db, "the end of the server's patience", gone).await;
+        }
+        let mine = successor.lane.begin(None).await.unwrap();
+        mine.commit(&state(5)).await.unwrap();
         let woken = unit.commit(&state(1)).await.unwrap_err();
         let again = lane.begin(None).await.err().unwrap();
 
-        assert_eq!((woken.class, again.class), (ErrorClass::Transient, ErrorClass::Fenced), "{phase}");
+        let expected = if patience { ErrorClass::Fenced } else { ErrorClass::Transient };
+        assert_eq!((woken.class, again.class), (expected, ErrorClass::Fenced), "{phase}: {woken}");
         assert_eq!(db.rows("SELECT * FROM orders").await, ["9|orphan"], "{phase}");
         assert_eq!(db.one("SELECT count(*) FROM sink_repair.removed").await, "0", "{phase}");
+        assert_eq!(successor.lane.committed().await.unwrap(), Some(state(5)), "{phase}");
     }
+}
+
+/// The last phase: the frontier is updated, the commit on its way. A claim waits for it and sees its outcome.
+#[tokio::test]
+async fn a_claim_during_a_commit_waits_for_it_and_sees_its_outcome() {
+    let mut db = Db::new(&format!(
+        "{TABLE};
+         CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(1); RETURN NULL; END $$;
+         CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON orders DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION slow()"
+    ))
+    .await;
+    let mut old = Bench::new(&db, "orders").await;
+    let sink = successor(&db).await;
+
+    let mut unit = old.lane.begin(None).await.unwrap();
+    unit.write(&batch(&old.table, [one(1, "in time")])).await.unwrap();
+    let next = state(1);
+    let claim = async {
+        let sleeping =
+            "SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'";
+        wait_until(&mut db, "the commit's work", sleeping).await;
+        sink.claim(&lane_id("orders")).await.unwrap()
+    };
+    let (committed, mut claimed) = tokio::join!(unit.commit(&next), claim);
+
+    committed.unwrap();
+    assert_eq!(claimed.state, Some(state(1)));
+    assert_eq!(old.lane.begin(Some(&state(1))).await.err().unwrap().class, ErrorClass::Fenced);
+    claimed.lane.begin(Some(&state(1))).await.unwrap();
+}
+
+/// Both workers believe in the lane and race, over and over: every offset is written by exactly one of them.
+#[tokio::test]
+async fn of_workers_that_race_for_a_lane_one_writes_each_offset() {
+    let mut db = Db::new("CREATE TABLE log (id serial PRIMARY KEY, worker int, from_offset bigint)").await;
+    let workers = (0..3_i64).map(|worker| {
+        let config = db.config();
+        tokio::spawn(async move {
+            let sink = PostgresSink::connect(&config).await.unwrap();
+            let table = sink.describe(&public("log")).await.unwrap();
+            let mut commits = 0;
+            for _ in 0..15 {
+                let mut claimed = sink.claim(&lane_id("log")).await.unwrap();
+                let mut at = claimed.state;
+                for _ in 0..5 {
+                    let from = at.as_ref().map_or(0, |state| state.next_offset.0);
+                    // A serial key that no other attempt has: what is written twice shows.
+                    let id = from * 10 + worker;
+                    let row = (int(id), upsert([Value::Int(id), Value::Int(worker), Value::Int(from)]));
+                    let next = state(from + 1);
+                    let done = async {
+                        let mut unit = claimed.lane.begin(at.as_ref()).await?;
+                        unit.write(&batch(&table, [row])).await?;
+                        unit.commit(&next).await
+                    };
+                    match done.await {
+                        Ok(()) => (commits, at) = (commits + 1, Some(next)),
+                        Err(error) => {
+                            assert_eq!(error.class, ErrorClass::Fenced, "{error}");
+                            break;
+                        }
+                    }
+                }
+            }
+            commits
+        })
+    });
+    let mut commits = 0;
+    for worker in workers.collect::<Vec<_>>() {
+        commits += worker.await.unwrap();
+    }
+
+    let expected = format!("{commits}|{commits}|0|{}", commits - 1);
+    assert_eq!(
+        db.one("SELECT count(*), count(DISTINCT from_offset), min(from_offset), max(from_offset) FROM log").await,
+        expected
+    );
+    assert_eq!(db.one("SELECT next_offset FROM sink_repair.frontier").await, commits.to_string());
 }
 
 #[tokio::test]

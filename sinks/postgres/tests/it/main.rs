@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod contract;
 mod exactly_once;
 mod failures;
 mod fixture;

@@ -41,8 +41,10 @@ fn days(date: i32) -> KeyValue {
     KeyValue::Date(date)
 }
 
-/// Key types with values: the SQL literal and what it is as a key column.
-fn columns() -> Vec<(&'static str, KeyType, Vec<(&'static str, KeyValue)>)> {
+/// A column's type, how it is encoded, and pairs of an SQL literal and what it is as a key column.
+type KeyColumn = (&'static str, KeyType, Vec<(&'static str, KeyValue)>);
+
+fn columns() -> Vec<KeyColumn> {
     let texts = || -> Vec<(&'static str, KeyValue)> {
         [
             ("''", ""),
@@ -248,7 +250,7 @@ async fn ranges_of_every_key_type_and_bound_hold_what_postgresql_says() {
         assert_eq!(bench.table.key_types().unwrap(), [key_type], "{kind}");
         bench.table.range_order().unwrap();
         let keys: Vec<Key> =
-            values.iter().map(|(_, value)| Key::encode(&[key_type], &[value.clone()]).unwrap()).collect();
+            values.iter().map(|(_, value)| Key::encode(&[key_type], std::slice::from_ref(value)).unwrap()).collect();
 
         let ranges = ranges(&keys, "k", |at| values[at].0.to_owned());
         check_ranges(&mut db, &mut bench, &keys, ranges, kind).await;
