@@ -198,7 +198,7 @@ mod tests {
     fn suspects_that_are_orphans_are_a_share_of_the_table() {
         let suspects = Statement { extent: Extent::Keys(KeyList::new()), ..statement() };
         let judge = |orphans, rows| {
-            let budget = RemovalBudget { removed_last_day: 0, rows };
+            let budget = RemovalBudget { rows, ..RemovalBudget::default() };
             judge(&suspects, &difference(orphans, 0, orphans), &budget, &Caps::default(), OrphanPolicy::Remove)
         };
 
