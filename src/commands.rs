@@ -2,13 +2,7 @@
 
 use std::sync::Arc;
 
-use tokio_util::sync::CancellationToken;
-
-use crate::{
-    config::{ApplySettings, Command, ConfirmSettings, ResetSettings, UndoSettings},
-    metrics::Metrics,
-    status, stop,
-};
+use crate::{apply, config::Command, metrics::Metrics, operate, status, stop};
 
 /// How a command ended that did what it could.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,36 +35,13 @@ pub const USAGE: u8 = 64;
 /// When it failed, with what happened and, where there is one, the way out.
 pub async fn run(command: Command, metrics: Arc<Metrics>) -> anyhow::Result<Outcome> {
     match command {
-        Command::Apply(settings) => apply(*settings, metrics, stop::on_signal()?).await,
-        Command::Undo(settings) => undo(settings).await,
-        Command::Confirm(settings) => confirm(settings).await,
-        Command::Reset(settings) => reset(settings).await,
+        Command::Apply(settings) => apply::apply(*settings, metrics, stop::on_signal()?).await,
+        Command::Undo(settings) => operate::undo(settings).await,
+        Command::Confirm(settings) => operate::confirm(settings).await,
+        Command::Reset(settings) => operate::reset(settings).await,
         Command::Status(settings) => {
             let attention = tokio::task::spawn_blocking(move || status::run(&settings)).await??;
             Ok(if attention { Outcome::Found } else { Outcome::Done })
         }
     }
-}
-
-/// Applies the stream until `stop` is cancelled, or every partition is caught up (`until_caught_up`). Serves
-/// `settings.listen` meanwhile. An error when every lane has stopped, or Kafka or the sink refuses the set-up at start.
-async fn apply(settings: ApplySettings, _metrics: Arc<Metrics>, _stop: CancellationToken) -> anyhow::Result<Outcome> {
-    anyhow::bail!("apply {}: the lanes are built in another room", settings.name)
-}
-
-/// Brings removed rows back and says, table by table, how many were restored, how many keys hold a row again, and what
-/// could not be restored; `Found` when something could not.
-async fn undo(settings: UndoSettings) -> anyhow::Result<Outcome> {
-    anyhow::bail!("undo at {}: the sink is built in another room", settings.sink.address)
-}
-
-/// Looks the held statement up at the sink and sends `sink-repair-confirm` with the ceiling; says for which table and
-/// range. An error when the statement is not held.
-async fn confirm(settings: ConfirmSettings) -> anyhow::Result<Outcome> {
-    anyhow::bail!("confirm {}: the sink is built in another room", settings.read_id)
-}
-
-/// Makes the sink forget, and says what was forgotten. An error when a worker still holds the lane.
-async fn reset(settings: ResetSettings) -> anyhow::Result<Outcome> {
-    anyhow::bail!("reset at {}: the sink is built in another room", settings.sink.address)
 }

@@ -41,6 +41,7 @@
 //! | `sink_api` | what a sink is, and the words that both sides share |
 //! | `sink_postgres` | the PostgreSQL sink; the only place that names sqlx |
 
+pub mod apply;
 pub mod cli;
 pub mod clock;
 pub mod commands;
@@ -51,6 +52,7 @@ pub mod http;
 pub mod kafka;
 pub mod logging;
 pub mod metrics;
+pub mod operate;
 pub mod record;
 pub mod retry;
 pub mod statement;

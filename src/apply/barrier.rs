@@ -27,7 +27,7 @@ pub enum Barrier {
     /// The statement has its verdict now.
     Judged {
         /// What was written down.
-        row: StatementRow,
+        row: Box<StatementRow>,
         /// The first of the missing keys.
         missing: KeyList,
     },
@@ -55,7 +55,7 @@ pub async fn evaluate<U: Unit>(unit: &mut U, statement: &Statement, rules: &Rule
     let row = row(statement, &difference, verdict, removed);
     let named = if row.removed == row.orphans { KeyList::new() } else { difference.orphans };
     unit.record(&row, &named).await?;
-    Ok(Barrier::Judged { row, missing: difference.missing })
+    Ok(Barrier::Judged { row: Box::new(row), missing: difference.missing })
 }
 
 async fn difference<U: Unit>(unit: &mut U, statement: &Statement, caps: &Caps) -> Result<Difference, SinkError> {

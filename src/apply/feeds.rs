@@ -16,8 +16,16 @@ use crate::decode::{Event, SourceTable};
 pub(super) struct Feeds {
     /// The source of the last change: nearly always that of the next.
     last: Option<Arc<SourceTable>>,
-    /// For each sink table, the sources noted and the connector that came first.
-    noted: HashMap<TableName, Vec<(String, Option<(String, String)>)>>,
+    /// For each sink table, the sources noted.
+    noted: HashMap<TableName, Vec<Noted>>,
+}
+
+/// A source, by the name under which it was noted.
+#[derive(Debug)]
+struct Noted {
+    name: String,
+    /// Connector and database of its first change; `None` while only statements have named it.
+    connector: Option<(String, String)>,
 }
 
 impl Feeds {
@@ -45,11 +53,11 @@ impl Feeds {
             _ => return Ok(()),
         };
         let noted = self.noted.entry(table.clone()).or_default();
-        let name = match noted.iter_mut().find(|(known, _)| *known == source) {
+        let name = match noted.iter_mut().find(|known| known.name == source) {
             None => source.clone(),
-            Some((_, first)) => match (first.as_ref(), &connector) {
+            Some(known) => match (known.connector.as_ref(), &connector) {
                 (None, Some(_)) => {
-                    *first = connector;
+                    known.connector = connector;
                     return Ok(());
                 }
                 // Two connectors that capture tables of one name into one topic.
@@ -57,14 +65,14 @@ impl Feeds {
                 _ => return Ok(()),
             },
         };
-        if noted.iter().any(|(known, _)| *known == name) {
+        if noted.iter().any(|known| known.name == name) {
             return Ok(());
         }
         let holder = patiently(observer, || sink.claim_table(table, &name, lane)).await?;
         if let Some(holder) = holder {
             tracing::warn!(%lane, %table, source = name, holder, "another stream feeds this table as well: statements on it are void");
         }
-        noted.push((name, connector));
+        noted.push(Noted { name, connector });
         Ok(())
     }
 }

@@ -4,14 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use sink_api::{Offset, Partition};
 
-use super::ports::{Held, Outlet, RecordStream, Request, StreamFailure};
+use super::ports::{Delivery, Held, Outlet, RecordStream, Request, StreamFailure};
 use crate::{
     dead_letter::{self, Failure},
     decode::{BadRecord, Stage},
     kafka::{
         Charge, ClientSettings, Outgoing, PartitionError, Producer, Records, SendError, TopicPartition, fetch_one,
     },
-    record::Record,
 };
 
 /// How long a record to be parked may take to be fetched again, a try.
@@ -23,9 +22,9 @@ pub(super) struct KafkaRecords(pub(super) Records);
 impl RecordStream for KafkaRecords {
     type Held = Charge;
 
-    async fn next(&mut self) -> Result<Option<(Vec<Record>, Charge)>, StreamFailure> {
+    async fn next(&mut self) -> Result<Option<Delivery<Charge>>, StreamFailure> {
         match self.0.next_chunk().await {
-            Ok(chunk) => Ok(chunk.map(|chunk| (chunk.records, chunk.charge))),
+            Ok(chunk) => Ok(chunk.map(|chunk| Delivery { records: chunk.records, held: chunk.charge })),
             Err(PartitionError::Taken { .. }) => Ok(None),
             Err(error) => Err(failure(&error)),
         }

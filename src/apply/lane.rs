@@ -16,8 +16,8 @@ use tokio_util::sync::CancellationToken;
 use super::{
     feeds::Feeds,
     observer::Observer,
-    ports::{Held, Outlet, RecordStream},
-    requests,
+    ports::{Delivery, Held, Outlet, RecordStream},
+    requests::Requests,
     writer::{BAD_RECORD_HINT, Report, Stop, Wait, Writer},
 };
 use crate::{
@@ -73,6 +73,7 @@ pub struct Lane<S: Sink, R, O> {
     pub(super) waits: watch::Receiver<Option<Wait>>,
     pub(super) decoder: Decoder,
     pub(super) feeds: Feeds,
+    pub(super) requests: Requests,
     pub(super) sequencer: Sequencer,
     pub(super) writer: Option<Writer<S, O>>,
 }
@@ -92,6 +93,12 @@ type WriterDone<S, O> = Result<(Writer<S, O>, Result<Report, Stop>), tokio::task
 impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
     /// Runs until the partition is given back, everything is done or a person must act.
     pub async fn run(mut self, stop: CancellationToken) -> LaneEnd {
+        let end = self.work(stop).await;
+        self.observer.ended(&end);
+        end
+    }
+
+    async fn work(&mut self, stop: CancellationToken) -> LaneEnd {
         let mut builder = UnitBuilder::default();
         let mut steps = Vec::new();
         let mut writing: Option<Writing<S, O, R::Held>> = None;
@@ -138,7 +145,7 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
                 }
                 () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if writing.is_none() && due.is_some() => {}
                 records = self.records.next(), if room => match records {
-                    Ok(Some((records, mut memory))) => {
+                    Ok(Some(Delivery { records, held: mut memory })) => {
                         opened.get_or_insert_with(Instant::now);
                         let before = builder.bytes();
                         let taken = (records.len() as u64, records.iter().map(Record::bytes).sum::<usize>() as u64);
@@ -171,10 +178,17 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
         match self.decode(record).await? {
             Ok(Event::Truncate { table, .. }) if !self.settings.apply_truncate => {
                 return Err(LaneEnd::Failed {
-                    what: format!("{}: {} was truncated at the source, at offset {}", self.id, table.name, record.offset),
-                    hint: "empty the sink's table by hand and skip the record (`sink-repair reset --skip`), or start with \
-                           --truncate apply if the topic has one partition and one table"
-                        .to_owned(),
+                    what: format!(
+                        "{}: {} was truncated at the source, at offset {}",
+                        self.id, table.name, record.offset
+                    ),
+                    hint: format!(
+                        "empty the sink's table by hand and go on behind the record: `sink-repair reset --topic {} \
+                         --partition {} --to {}`; or start with --truncate apply if the topic has one partition and one table",
+                        self.id.topic,
+                        self.id.partition,
+                        record.offset.next()
+                    ),
                 });
             }
             Ok(event) => {
@@ -276,7 +290,7 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
                 self.records.commit(unit.next_offset);
                 report.refreshed.iter().for_each(|shape| self.decoder.learn(Arc::clone(shape)));
                 self.observer.committed(&report, unit.next_offset, &unit.timestamps);
-                requests::send(&self.outlet, &self.id, &report, &self.observer).await;
+                self.requests.send(&self.outlet, &self.id, &report, &mut self.observer).await;
                 Ok(())
             }
             Err(Stop::Fenced(what)) => Err(LaneEnd::Fenced(what)),
@@ -285,7 +299,7 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
     }
 
     /// Ends on request: the unit in hand is finished, or rolled back when that takes too long.
-    async fn finish(mut self, mut writing: Option<Writing<S, O, R::Held>>) -> LaneEnd {
+    async fn finish(&mut self, mut writing: Option<Writing<S, O, R::Held>>) -> LaneEnd {
         if writing.is_some() {
             let grace = self.settings.grace;
             match tokio::time::timeout(grace, finished(&mut writing)).await {

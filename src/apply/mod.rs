@@ -1,5 +1,7 @@
 //! The command `apply`: applies a change stream and its statements of absence to a sink.
 mod barrier;
+mod command;
+pub(crate) mod connect;
 mod feeds;
 mod kafka_port;
 mod lane;
@@ -13,6 +15,11 @@ mod writer;
 use crate::retry::Backoff;
 use observer::Observer;
 use sink_api::{ErrorClass, SinkError};
+
+pub use barrier::Rules;
+pub use command::apply;
+pub(crate) use command::client;
+
 use writer::Wait;
 
 /// Asks the sink until it answers: transient errors are waited out, visibly.

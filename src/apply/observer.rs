@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     clock::UnixMillis,
-    metrics::{LaneMetrics, Metrics, RequestKind, SparedKeys},
+    metrics::{LaneMetrics, Metrics, SparedKeys},
     status::{LaneState, LaneStatus, Progress},
     stream::Sequencer,
 };

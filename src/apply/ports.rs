@@ -15,13 +15,22 @@ pub trait RecordStream: Send + 'static {
     ///
     /// # Errors
     /// When the stream cannot go on: records that were asked for are no longer there.
-    fn next(&mut self) -> impl Future<Output = Result<Option<(Vec<Record>, Self::Held)>, StreamFailure>> + Send;
+    fn next(&mut self) -> impl Future<Output = Result<Option<Delivery<Self::Held>>, StreamFailure>> + Send;
 
     /// Whether every record up to the end seen at the start was returned.
     fn caught_up(&self) -> bool;
 
     /// Lets Kafka know the frontier. Never waits.
     fn commit(&self, next_offset: Offset);
+}
+
+/// Some records of a partition, in order.
+#[derive(Debug)]
+pub struct Delivery<H> {
+    /// The records.
+    pub records: Vec<Record>,
+    /// Their memory.
+    pub held: H,
 }
 
 /// Memory that counts against the worker's budget until it is dropped.

@@ -4,29 +4,72 @@
 //! deleted in between does not come.
 
 use serde_json::json;
-use sink_api::{Key, KeyType, KeyValue, LaneId, TableShape};
+use std::collections::HashMap;
+
+use sink_api::{Key, KeyType, KeyValue, LaneId, StatementRow, TableShape, Verdict};
 
 use super::{
     observer::Observer,
     ports::{MissingKeys, Outlet, Request},
     writer::Report,
 };
-use crate::metrics::RequestKind;
+use crate::{metrics::RequestKind, operate::range_json, statement::parse_range};
 
 /// The most keys of one request: its filter stays well below a broker's record limit.
 const KEYS_A_REQUEST: usize = 1_000;
 
-/// Sends what a unit's report asks for. A request that cannot be sent is shown; the next pass finds its keys again.
-pub(super) async fn send<O: Outlet>(outlet: &O, lane: &LaneId, report: &Report, observer: &Observer) {
-    if !outlet.can_request() {
-        return;
-    }
-    for missing in &report.missing {
-        for request in snapshots(lane, missing) {
+/// How often a range is asked to be read afresh: what is refused that often has a lasting reason.
+const READS_A_RANGE: u32 = 3;
+
+/// What a lane asks of the source.
+#[derive(Debug, Default)]
+pub(super) struct Requests {
+    /// How often each table's range was asked for since it was last read with success.
+    reads: HashMap<(String, String), u32>,
+}
+
+impl Requests {
+    /// Sends what a unit's report asks for. A request that cannot be sent is shown; the next pass finds its keys again.
+    pub(super) async fn send<O: Outlet>(
+        &mut self,
+        outlet: &O,
+        lane: &LaneId,
+        report: &Report,
+        observer: &mut Observer,
+    ) {
+        if !outlet.can_request() {
+            return;
+        }
+        let mut requests: Vec<Request> = report.missing.iter().flat_map(|missing| snapshots(lane, missing)).collect();
+        requests.extend(report.statements.iter().filter_map(|judged| self.read_again(lane, &judged.row)));
+        for request in requests {
             let result = outlet.request(&request).await;
             observer.requested(&request, &result);
         }
     }
+
+    /// Returns the request for a fresh read of a statement that was refused for a passing reason (rule `again`).
+    fn read_again(&mut self, lane: &LaneId, row: &StatementRow) -> Option<Request> {
+        let range = (row.source_table.clone(), row.extent.clone());
+        let Verdict::Refused { rule, again: true, .. } = &row.verdict else {
+            self.reads.remove(&range);
+            return None;
+        };
+        let asked = self.reads.entry(range).or_default();
+        *asked += 1;
+        if *asked > READS_A_RANGE {
+            return None;
+        }
+        let mut data = json!({ "table": row.source_table, "reason": rule.as_str(), "read_id": row.read_id });
+        if let Some(range) = parse_range(&row.extent) {
+            data["range"] = range_json(&range);
+        }
+        Some(Request { id: request_id(lane), kind: RequestKind::Read, data, keys: 0 })
+    }
+}
+
+fn request_id(lane: &LaneId) -> String {
+    format!("sink-repair-{}-{}", lane.partition, uuid::Uuid::new_v4())
 }
 
 /// Returns the requests for a table's missing keys.
@@ -38,7 +81,7 @@ fn snapshots(lane: &LaneId, missing: &MissingKeys) -> Vec<Request> {
         .filter_map(|keys| {
             let source = source_name(&missing.table);
             Some(Request {
-                id: format!("sink-repair-{}-{}", lane.partition, uuid::Uuid::new_v4()),
+                id: request_id(lane),
                 kind: RequestKind::ExecuteSnapshot,
                 keys: keys.len(),
                 data: json!({

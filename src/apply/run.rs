@@ -12,20 +12,23 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::{
+    Rules,
+    command::publish,
     feeds::Feeds,
     kafka_port::{KafkaOutlet, KafkaRecords, failure},
     lane::{Lane, LaneEnd, LaneSettings},
     observer::Observer,
     patiently,
+    requests::Requests,
     start::{self, CannotStart, LogBounds, Plan},
     writer::Writer,
-    Rules,
 };
 use crate::{
     commands::Outcome,
     config::{ApplySettings, StartAt as ConfiguredStart},
     decode::{DecodeSettings, Decoder},
-    kafka::{self, Assignment, ClientSettings, Consumer, Edge, GroupEvent, PartitionError, Producer, StartAt},
+    http::Heartbeat,
+    kafka::{self, Assignment, ClientSettings, Consumer, GroupEvent, PartitionError, Producer, StartAt},
     metrics::Metrics,
     status::StatusBoard,
     stream::{Limits, Sequencer},
@@ -55,9 +58,11 @@ impl<S: Sink> Worker<S> {
         self: Arc<Worker<S>>,
         consumer: Consumer,
         mut events: mpsc::UnboundedReceiver<GroupEvent>,
+        heartbeat: Heartbeat,
     ) -> anyhow::Result<Outcome> {
         let mut lanes: JoinSet<LaneEnd> = JoinSet::new();
         let mut tally = Tally::default();
+        let mut publishing = Box::pin(publish(&consumer, &self.board, &self.metrics, &heartbeat));
         let ended = loop {
             tokio::select! {
                 // A stop before all else; then what lanes say, so that a last lane's end is not overtaken by a new one.
@@ -82,8 +87,10 @@ impl<S: Sink> Worker<S> {
                     }
                     None => break Err(anyhow::anyhow!("the consumer has ended")),
                 },
+                () = &mut publishing => {}
             }
         };
+        drop(publishing);
         consumer.stop(GRACE).await;
         while let Some(end) = lanes.join_next().await {
             tally.add(end.context("run a lane")?);
@@ -146,6 +153,7 @@ impl<S: Sink> Worker<S> {
             waits: waited,
             decoder: Decoder::new(Arc::clone(&self.decode), &partition.topic),
             feeds: Feeds::default(),
+            requests: Requests::default(),
             sequencer,
             writer: Some(writer),
         };
@@ -160,13 +168,17 @@ impl<S: Sink> Worker<S> {
         partitions: i32,
         observer: &mut Observer,
     ) -> Result<(sink_api::Claimed<S::Lane>, kafka::Records, Plan), LaneEnd> {
-        let failed = |what: String, hint: &str| LaneEnd::Failed { what: format!("{id}: {what}"), hint: hint.to_owned() };
+        let failed =
+            |what: String, hint: &str| LaneEnd::Failed { what: format!("{id}: {what}"), hint: hint.to_owned() };
         let claimed = patiently(observer, || self.sink.claim(id)).await.map_err(|error| {
             failed(error.to_string(), error.hint.as_deref().unwrap_or("mend the sink, then restart the worker"))
         })?;
         if let Some(other) = claimed.other_incarnation {
             return Err(failed(
-                format!("the topic was deleted and made again: its id is {}, the sink's frontier is of {other}", id.topic_id),
+                format!(
+                    "the topic was deleted and made again: its id is {}, the sink's frontier is of {other}",
+                    id.topic_id
+                ),
                 "load the tables afresh from the new topic, then run `sink-repair reset --topic`",
             ));
         }
@@ -183,11 +195,11 @@ impl<S: Sink> Worker<S> {
             Some(state) => start::resume(state, partitions, log),
             None => {
                 let edge = match self.settings.start {
-                    ConfiguredStart::Earliest => Edge::Earliest,
-                    ConfiguredStart::Latest => Edge::Latest,
+                    ConfiguredStart::Earliest => log.start,
+                    ConfiguredStart::Latest => log.end,
                 };
-                let records = assignment.start(StartAt::CommittedOr(edge)).await.map_err(stopped)?;
-                start::begin(records.start_offset(), partitions, log)
+                let from = assignment.committed().await.map_err(stopped)?.unwrap_or(edge);
+                start::begin(from, partitions, log)
             }
         };
         let plan = plan.map_err(|cannot| {

@@ -207,7 +207,7 @@ impl<S: Sink, O: Outlet> Writer<S, O> {
                         let keys = missing.iter().map(Key::from_encoded);
                         report.miss(&statement.table, keys, row.missing);
                         report.statements.push(Judged {
-                            row,
+                            row: *row,
                             spared: SparedKeys {
                                 window: statement.spared_by_window,
                                 visibility: statement.spared_by_visibility,

@@ -6,9 +6,12 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use clap::{ArgAction, Args, Parser, Subcommand};
 use sink_api::TableName;
 
-use crate::config::{
-    BinaryMode, DecimalMode, GivenSink, HstoreMode, IntervalMode, KafkaProperty, LogFormat, Orphans, OutputFormat,
-    StartAt, TableTemplate, TimeMode, TopicTable, TruncateMode, Usage, defaults, kafka, sink, table, units,
+use crate::{
+    config::{
+        GivenSink, KafkaProperty, LogFormat, Orphans, OutputFormat, StartAt, TopicTable, TruncateMode, Usage, defaults,
+        kafka, sink, table, units,
+    },
+    decode::{BinaryMode, DecimalMode, HstoreMode, IntervalMode, TableMapping, TimeMode},
 };
 
 /// Repairs CDC sinks in place: applies a change stream and removes orphan rows at proven positions of it.
@@ -107,9 +110,6 @@ pub(crate) struct StreamArgs {
     /// Replicas of the dead letter topic, if it has to be made [default: the broker's].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=99))]
     pub(crate) dead_letter_replication_factor: Option<u16>,
-    /// How often Kafka's own offsets follow the sink's frontier.
-    #[arg(long, value_name = "TIME", default_value = defaults::COMMIT_INTERVAL, value_parser = units::span)]
-    pub(crate) commit_interval: Duration,
     /// Stop once every partition has reached the end offset seen at start.
     #[arg(long)]
     pub(crate) until_caught_up: bool,
@@ -134,9 +134,9 @@ pub(crate) struct SinkArgs {
 #[command(next_help_heading = "Sink")]
 pub(crate) struct TableArgs {
     /// Sink table of a source table; {connector} and {database} may stand in it too.
-    #[arg(long, value_name = "TEMPLATE", default_value = defaults::SINK_TABLE)]
-    pub(crate) sink_table: TableTemplate,
-    /// Sink table of a topic whose flattened rows do not name their source table; repeatable.
+    #[arg(long, value_name = "TEMPLATE", default_value = defaults::SINK_TABLE, value_parser = table::mapping)]
+    pub(crate) sink_table: TableMapping,
+    /// Source table of a topic whose flattened rows do not name it; repeatable.
     #[arg(long, value_name = "TOPIC=TABLE", action = ArgAction::Append)]
     pub(crate) source_table: Vec<TopicTable>,
     /// Drop values of columns that the sink's table lacks [default: such a column stops the lane].
@@ -171,7 +171,7 @@ pub(crate) struct StatementArgs {
     /// File with the key of the markers' signatures; unsigned markers are refused then.
     #[arg(long, value_name = "FILE")]
     pub(crate) marker_key_file: Option<PathBuf>,
-    /// Give up a read whose end has not come within this much of the stream.
+    /// Give up a read whose changed keys and lists need more memory than this.
     #[arg(long, value_name = "SIZE", default_value = defaults::WINDOW_MAX_BYTES, value_parser = units::bytes)]
     pub(crate) window_max_bytes: u64,
     /// Give up a read whose end has not come within this time.

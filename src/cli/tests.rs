@@ -114,7 +114,7 @@ fn properties_are_put_together_from_all_layers() {
             ("security.protocol", "SSL")
         ]
     );
-    assert_eq!(settings.tables.by_topic["shop.orders"], TableName::new("a", "b"));
+    assert_eq!(settings.tables.mapping.assigned("shop.orders"), Some(("a", "b")));
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn every_setting_can_be_given() {
          --memory 6MiB --listen 0.0.0.0:0 --log json --log-level debug --until-caught-up --decimal-handling-mode string \
          --time-precision-mode adaptive_time_microseconds --binary-handling-mode base64-url-safe \
          --interval-handling-mode string --hstore-handling-mode map --unavailable-value-placeholder gone \
-         --commit-interval 7s --window-max-bytes 8MiB --window-max-age 9m",
+         --window-max-bytes 8MiB --window-max-age 9m",
         password.display(),
         key.display()
     );

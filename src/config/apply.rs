@@ -1,14 +1,15 @@
 //! The settings of `apply`.
 
-use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
-
-use sink_api::TableName;
+use std::{net::SocketAddr, time::Duration};
 
 use super::{
-    KafkaSettings, Orphans, Secret, SinkSettings, SourceModes, StartAt, TableTemplate, TopicSelection, TruncateMode,
-    Usage, required, secret, units,
+    KafkaSettings, Orphans, Secret, SinkSettings, StartAt, TopicSelection, TopicTable, TruncateMode, Usage, required,
+    secret, units,
 };
-use crate::cli::{ApplyArgs, KafkaArgs, SignalArgs, StatementArgs, StreamArgs, ValueArgs};
+use crate::{
+    cli::{ApplyArgs, KafkaArgs, SignalArgs, StatementArgs, StreamArgs, ValueArgs},
+    decode::{Modes, Placeholder, TableMapping},
+};
 
 /// A lane needs room for the largest record that a broker takes by default (1 MiB), several times over.
 const LEAST_MEMORY: u64 = 4 << 20;
@@ -29,8 +30,6 @@ pub struct ApplySettings {
     pub topics: TopicSelection,
     /// Where a lane begins that has no place yet.
     pub start: StartAt,
-    /// How often Kafka's offsets follow the frontier.
-    pub commit_interval: Duration,
     /// Whether to stop at the end offsets seen at start.
     pub until_caught_up: bool,
     /// Where rows go.
@@ -43,8 +42,10 @@ pub struct ApplySettings {
     pub dead_letter: Option<DeadLetterSettings>,
     /// Where repair requests go; `None`: missing rows are only counted.
     pub signal: Option<SignalSettings>,
-    /// How the source connector writes values.
-    pub modes: SourceModes,
+    /// How the source connector writes values; needed where a record has no schema to say so.
+    pub modes: Modes,
+    /// Debezium's `unavailable.value.placeholder`.
+    pub unavailable: Placeholder,
     /// When a batch is full.
     pub batch: BatchSettings,
     /// Most bytes of records waiting in all lanes.
@@ -56,10 +57,8 @@ pub struct ApplySettings {
 /// How source tables become sink tables.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TableSettings {
-    /// The sink table of a source table.
-    pub template: TableTemplate,
-    /// The sink tables of topics whose rows do not name their source table.
-    pub by_topic: BTreeMap<String, TableName>,
+    /// The sink table of a source table, and the source tables of topics whose rows do not name theirs.
+    pub mapping: TableMapping,
     /// Whether columns that the sink lacks are dropped; else they stop the lane.
     pub ignore_unknown_columns: bool,
     /// What a truncate does; `Apply` only with exactly one topic.
@@ -79,7 +78,7 @@ pub struct StatementSettings {
     pub keep_removed: Duration,
     /// The key of the markers' signatures; `None`: unsigned markers are taken.
     pub marker_key: Option<Secret<Vec<u8>>>,
-    /// Most bytes of stream that a window may span.
+    /// Most bytes of changed keys and lists that a window may hold.
     pub window_max_bytes: u64,
     /// Longest time that a window may span.
     pub window_max_age: Duration,
@@ -134,7 +133,7 @@ impl ApplySettings {
             return Err(Usage::new("--truncate apply needs --topics with exactly one topic: a truncate has no key and could be another table's")
                 .hint("run a worker of its own for that topic, or leave --truncate at stop"));
         }
-        let by_topic = by_topic(tables.source_table, &topics)?;
+        let mapping = mapping(tables.sink_table, &tables.source_table, &topics)?;
         if flow.memory < LEAST_MEMORY {
             return Err(Usage::new(format!("--memory {} is too little for a lane", units::show_bytes(flow.memory)))
                 .hint(format!("give at least {}", units::show_bytes(LEAST_MEMORY))));
@@ -155,11 +154,8 @@ impl ApplySettings {
                 return Err(Usage::new(format!("--{flag} is empty")).hint("leave it out to have its default"));
             }
         }
-        for (flag, span) in [("commit-interval", stream.commit_interval), ("window-max-age", statements.window_max_age)]
-        {
-            if span < Duration::from_millis(100) {
-                return Err(Usage::new(format!("--{flag} is too short")).hint("give at least 100ms"));
-            }
+        if statements.window_max_age < Duration::from_millis(100) {
+            return Err(Usage::new("--window-max-age is too short").hint("give at least 100ms"));
         }
 
         Ok(ApplySettings {
@@ -168,19 +164,18 @@ impl ApplySettings {
             name,
             topics,
             start: stream.start,
-            commit_interval: stream.commit_interval,
             until_caught_up: stream.until_caught_up,
             sink: SinkSettings::of(sink)?,
             tables: TableSettings {
-                template: tables.sink_table,
-                by_topic,
+                mapping,
                 ignore_unknown_columns: tables.ignore_unknown_columns,
                 truncate: tables.truncate,
             },
             statements: StatementSettings::of(statements)?,
             dead_letter,
             signal,
-            modes: SourceModes::of(values),
+            unavailable: Placeholder::new(&values.unavailable_value_placeholder),
+            modes: modes(&values),
             batch: BatchSettings { rows: flow.batch_rows as usize, delay: flow.batch_delay },
             memory: flow.memory,
             listen: listen.listen,
@@ -215,16 +210,13 @@ impl StatementSettings {
     }
 }
 
-impl SourceModes {
-    fn of(args: ValueArgs) -> SourceModes {
-        SourceModes {
-            decimal: args.decimal_handling_mode,
-            time: args.time_precision_mode,
-            binary: args.binary_handling_mode,
-            interval: args.interval_handling_mode,
-            hstore: args.hstore_handling_mode,
-            unavailable_placeholder: args.unavailable_value_placeholder,
-        }
+fn modes(args: &ValueArgs) -> Modes {
+    Modes {
+        decimal: args.decimal_handling_mode,
+        time: args.time_precision_mode,
+        binary: args.binary_handling_mode,
+        interval: args.interval_handling_mode,
+        hstore: args.hstore_handling_mode,
     }
 }
 
@@ -280,12 +272,13 @@ impl SignalSettings {
     }
 }
 
-fn by_topic(given: Vec<super::TopicTable>, topics: &TopicSelection) -> Result<BTreeMap<String, TableName>, Usage> {
-    let by_topic: BTreeMap<String, TableName> = given.into_iter().map(|entry| (entry.topic, entry.table)).collect();
-    let unread = by_topic.keys().find(|topic| matches!(topics, TopicSelection::Names(_)) && !topics.names(topic));
-    match unread {
-        Some(topic) => Err(Usage::new(format!("--source-table names the topic `{topic}`, which is not read"))
-            .hint("add it to --topics, or correct the name")),
-        None => Ok(by_topic),
+fn mapping(mut mapping: TableMapping, given: &[TopicTable], topics: &TopicSelection) -> Result<TableMapping, Usage> {
+    for TopicTable { topic, table } in given {
+        if matches!(topics, TopicSelection::Names(_)) && !topics.names(topic) {
+            return Err(Usage::new(format!("--source-table names the topic `{topic}`, which is not read"))
+                .hint("add it to --topics, or correct the name"));
+        }
+        mapping.assign(topic, table).map_err(|error| Usage::new(error.reason).hint(error.hint))?;
     }
+    Ok(mapping)
 }

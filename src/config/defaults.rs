@@ -21,8 +21,8 @@ pub(crate) const MAX_REMOVALS: &str = "1000";
 /// Of the lane's rows in the range; below 20 rows the share says nothing and is not asked.
 pub(crate) const MAX_REMOVALS_PERCENT: &str = "5";
 
-/// A bracketed read lasts seconds; what a window keeps is the keys changed meanwhile, about a tenth of the stream.
-pub(crate) const WINDOW_MAX_BYTES: &str = "1GiB";
+/// A bracketed read lasts seconds, and its window holds the keys changed meanwhile: some hundred thousand fit.
+pub(crate) const WINDOW_MAX_BYTES: &str = "16MiB";
 
 /// The source's longest transactions delay a read's close by minutes; a low marker without a close after an hour is lost.
 pub(crate) const WINDOW_MAX_AGE: &str = "1h";
@@ -35,9 +35,6 @@ pub(crate) const BATCH_DELAY: &str = "20ms";
 
 /// Records waiting in all lanes; together with the client's own buffers the process stays under 64 MB.
 pub(crate) const MEMORY: &str = "16MiB";
-
-/// Kafka's offsets only follow the sink's frontier; they are for other tools to look at, and Kafka's own default.
-pub(crate) const COMMIT_INTERVAL: &str = "5s";
 
 /// Only this machine: the pages have no login.
 pub(crate) const LISTEN: &str = "127.0.0.1:9464";

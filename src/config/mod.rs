@@ -21,13 +21,10 @@ pub use apply::{
 };
 pub use commands::{ConfirmSettings, Reset, ResetSettings, ResetTo, StatusSettings, UndoSettings};
 pub use kafka::{KafkaProperties, KafkaProperty, KafkaSettings, TopicSelection};
-pub use modes::{
-    BinaryMode, DecimalMode, HstoreMode, IntervalMode, LogFormat, Orphans, OutputFormat, SourceModes, StartAt,
-    TimeMode, TruncateMode,
-};
+pub use modes::{LogFormat, Orphans, OutputFormat, StartAt, TruncateMode};
 pub use secret::Secret;
 pub use sink::{GivenSink, SinkAddress, SinkSettings};
-pub use table::{TableTemplate, TopicTable};
+pub use table::TopicTable;
 pub use usage::Usage;
 
 use crate::{

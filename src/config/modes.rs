@@ -1,6 +1,8 @@
 //! Settings that an operator chooses from a few: the worker's own, and how the source connector writes values.
 
-use clap::ValueEnum;
+use clap::{ValueEnum, builder::PossibleValue};
+
+use crate::decode::{BinaryMode, DecimalMode, HstoreMode, IntervalMode, TimeMode};
 
 /// What a statement of absence does to the orphans it finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -49,67 +51,19 @@ pub enum OutputFormat {
     Json,
 }
 
-/// Debezium's `decimal.handling.mode`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[allow(missing_docs)]
-pub enum DecimalMode {
-    Precise,
-    Double,
-    String,
+/// Lets an operator choose a mode of the source connector by the name that Debezium gives it.
+macro_rules! chosen_by_name {
+    ($($mode:ty),+) => {$(
+        impl ValueEnum for $mode {
+            fn value_variants<'a>() -> &'a [$mode] {
+                <$mode>::ALL
+            }
+
+            fn to_possible_value(&self) -> Option<PossibleValue> {
+                Some(PossibleValue::new(self.as_str()))
+            }
+        }
+    )+};
 }
 
-/// Debezium's `time.precision.mode`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[value(rename_all = "snake_case")]
-#[allow(missing_docs)]
-pub enum TimeMode {
-    Adaptive,
-    AdaptiveTimeMicroseconds,
-    Connect,
-    Isostring,
-    Microseconds,
-    Nanoseconds,
-}
-
-/// Debezium's `binary.handling.mode`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[allow(missing_docs)]
-pub enum BinaryMode {
-    Bytes,
-    Base64,
-    Base64UrlSafe,
-    Hex,
-}
-
-/// Debezium's `interval.handling.mode`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[allow(missing_docs)]
-pub enum IntervalMode {
-    Numeric,
-    String,
-}
-
-/// Debezium's `hstore.handling.mode`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[allow(missing_docs)]
-pub enum HstoreMode {
-    Json,
-    Map,
-}
-
-/// How the source connector writes values; needed where a record has no schema to say so.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SourceModes {
-    /// `decimal.handling.mode`
-    pub decimal: DecimalMode,
-    /// `time.precision.mode`
-    pub time: TimeMode,
-    /// `binary.handling.mode`
-    pub binary: BinaryMode,
-    /// `interval.handling.mode`
-    pub interval: IntervalMode,
-    /// `hstore.handling.mode`
-    pub hstore: HstoreMode,
-    /// `unavailable.value.placeholder`
-    pub unavailable_placeholder: String,
-}
+chosen_by_name!(DecimalMode, TimeMode, BinaryMode, IntervalMode, HstoreMode);

@@ -110,24 +110,18 @@ impl TableMapping {
         }
     }
 
-    /// Adds an assignment `TOPIC=SCHEMA.TABLE`: which source table the records of a topic are of, when they do not say.
+    /// Says which source table the records of `topic` are of, when they do not.
     ///
     /// # Errors
-    /// When it is not of this form, or names a topic twice.
-    pub fn assign(&mut self, assignment: &str) -> Result<(), MappingError> {
-        let hint = || "write TOPIC=SCHEMA.TABLE, as in shop-orders=inventory.orders".to_owned();
-        let parsed = assignment.split_once('=').and_then(|(topic, table)| {
-            let (schema, table) = table.split_once('.')?;
-            (!topic.is_empty() && !schema.is_empty() && !table.is_empty()).then_some((topic, schema, table))
-        });
-        let Some((topic, schema, table)) = parsed else {
-            let reason = format!("source table `{assignment}` is not of the form TOPIC=SCHEMA.TABLE");
-            return Err(MappingError { reason, hint: hint() });
-        };
-        if self.source_tables.insert(topic.to_owned(), (schema.to_owned(), table.to_owned())).is_some() {
-            return Err(MappingError { reason: format!("topic `{topic}` has two source tables"), hint: hint() });
+    /// When the topic has one already.
+    pub fn assign(&mut self, topic: &str, table: &TableName) -> Result<(), MappingError> {
+        match self.source_tables.insert(topic.to_owned(), (table.schema.clone(), table.name.clone())) {
+            None => Ok(()),
+            Some(_) => Err(MappingError {
+                reason: format!("topic `{topic}` has two source tables"),
+                hint: "name each topic once".to_owned(),
+            }),
         }
-        Ok(())
     }
 
     /// Returns schema and table that were assigned to a topic.

@@ -16,7 +16,7 @@ use rdkafka::{
     ClientContext,
     config::RDKafkaLogLevel,
     consumer::{BaseConsumer, Consumer, ConsumerContext},
-    error::{KafkaError, KafkaResult, RDKafkaErrorCode},
+    error::{KafkaError, RDKafkaErrorCode},
     topic_partition_list::{Offset as RdOffset, TopicPartitionList},
     types::RDKafkaRespErr,
 };
@@ -33,20 +33,13 @@ pub(super) enum Rebalance {
     Revoke { partitions: Vec<TopicPartition>, lost: bool },
 }
 
-/// How a commit ended, per partition.
-#[derive(Debug)]
-pub(super) struct CommitOutcome {
-    pub(super) partition: TopicPartition,
-    pub(super) offset: i64,
-    pub(super) result: Result<(), RDKafkaErrorCode>,
-}
-
 /// What happened since the thread looked last.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
     pub(super) rebalances: VecDeque<Rebalance>,
-    pub(super) commits: Vec<CommitOutcome>,
     pub(super) errors: Vec<(RDKafkaErrorCode, String)>,
+    /// Topics that have another id than before.
+    pub(super) made_anew: Vec<String>,
 }
 
 /// The context of the group's consumer.
@@ -86,13 +79,18 @@ impl GroupContext {
 
 impl ClientContext for GroupContext {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
-        self.served.fetch_add(1, Ordering::Relaxed);
+        let mut inbox = self.note();
+        inbox.made_anew.extend(made_anew(message).map(str::to_owned));
+        drop(inbox);
         log(level, facility, message);
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
-        let code = error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail);
-        self.note().errors.push((code, reason.to_owned()));
+        match error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail) {
+            // No error: it is told in the partition's queue.
+            RDKafkaErrorCode::PartitionEOF => {}
+            code => self.note().errors.push((code, reason.to_owned())),
+        }
     }
 }
 
@@ -112,18 +110,6 @@ impl ConsumerContext for GroupContext {
             _ => Rebalance::Revoke { partitions, lost: consumer.assignment_lost() },
         });
     }
-
-    fn commit_callback(&self, result: KafkaResult<()>, offsets: &TopicPartitionList) {
-        let overall = result.map_err(|err| err.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail));
-        let outcomes = offsets.elements().into_iter().map(|element| CommitOutcome {
-            partition: TopicPartition::new(element.topic(), element.partition()),
-            offset: element.offset().to_raw().unwrap_or(-1),
-            result: overall.and_then(|()| {
-                element.error().map_err(|err| err.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail))
-            }),
-        });
-        self.note().commits.extend(outcomes);
-    }
 }
 
 /// The context of clients whose failures come back from their calls: their log is for debugging.
@@ -141,6 +127,18 @@ impl ClientContext for QuietContext {
 }
 
 impl ConsumerContext for QuietContext {}
+
+/// The topic that a line of librdkafka's metadata log says to have changed its id. It is the only place where librdkafka
+/// tells: by itself it goes on reading the new topic at the old offset (`rd_kafka_topic_metadata_update`).
+fn made_anew(line: &str) -> Option<&str> {
+    let (_, line) = line.split_once(": Topic ")?;
+    let (topic, ids) = line.split_once(" changed id from ")?;
+    // The first time that librdkafka hears of a topic.
+    (!ids.starts_with(NO_ID)).then_some(topic)
+}
+
+/// A topic id of 16 zero bytes, in librdkafka's base64.
+const NO_ID: &str = "AAAAAAAAAAAAAAAAAAAAAA";
 
 /// Passes a line of librdkafka on.
 fn log(level: RDKafkaLogLevel, facility: &str, message: &str) {
@@ -192,4 +190,18 @@ pub(super) fn offset_list<'a>(offsets: impl IntoIterator<Item = (&'a TopicPartit
             .expect("an offset that came from Kafka or from a frontier is one that librdkafka takes");
     }
     list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_topic_whose_id_changed_is_told_from_one_that_is_new() {
+        let line = |from: &str| format!("[thrd:main]: Topic a.b changed id from {from} to yGdxfCRqQMGWmYxsYCWHQw");
+
+        assert_eq!(made_anew(&line("4zWVyTlmQJ2GkrbWVSQjtg")), Some("a.b"));
+        assert_eq!(made_anew(&line(NO_ID)), None);
+        assert_eq!(made_anew("[thrd:main]: Topic a.b partition 0 Leader 1 Epoch 0"), None);
+    }
 }

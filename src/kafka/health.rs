@@ -9,7 +9,7 @@ use std::{
 };
 
 use sink_api::{Offset, TopicId};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::error::TopicPartition;
 
@@ -128,7 +128,12 @@ impl Pulse {
     pub(super) fn failed(&self, error: &str) {
         let mut state = self.state();
         if state.last_error.as_deref() != Some(error) {
-            warn!(error, "kafka reports an error, trying again");
+            if state.away_since.is_some() {
+                // Each of the connections that are tried says something else.
+                debug!(error, "kafka does not answer");
+            } else {
+                warn!(error, "kafka reports an error, trying again");
+            }
             state.last_error = Some(error.to_owned());
         }
     }

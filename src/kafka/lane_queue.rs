@@ -1,7 +1,7 @@
 //! One partition on the poll thread: its queue, and what is known of its lane.
 
 use std::{
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 
@@ -38,6 +38,8 @@ pub(super) struct Feed {
     queue: PartitionQueue<GroupContext>,
     deliveries: mpsc::UnboundedSender<Delivery>,
     next: Offset,
+    /// Collected and not sent yet: records, then perhaps an error.
+    pending: Vec<Delivery>,
     /// The lane has been told of an error and gets no more.
     ended: bool,
 }
@@ -51,7 +53,7 @@ impl Feed {
     ) -> Feed {
         let wake = Arc::clone(wake);
         queue.set_nonempty_callback(move || wake.wake());
-        Feed { queue, deliveries, next: at, ended: false }
+        Feed { queue, deliveries, next: at, pending: Vec::new(), ended: false }
     }
 }
 
@@ -73,7 +75,7 @@ pub(super) struct LaneQueue {
 pub(super) enum Moved {
     /// Nothing to do.
     Nothing,
-    /// Records or an error were handed over, and there may be more.
+    /// Records or an error were collected, and there may be more.
     Some,
     /// Records may be waiting, and there is no room.
     Full,
@@ -84,8 +86,8 @@ impl LaneQueue {
         LaneQueue { state, feed: None, released: false, committed: None, committing: None, full_since: None }
     }
 
-    /// Hands the lane up to one chunk.
-    pub(super) fn deliver(&mut self, budget: &Arc<Budget>, wake: &Wake, pulse: &Pulse, now: Instant) -> Moved {
+    /// Collects up to one chunk, to be handed over by [`send`](LaneQueue::send).
+    pub(super) fn collect(&mut self, budget: &Arc<Budget>, wake: &Wake, pulse: &Pulse, now: Instant) -> Moved {
         let Some(feed) = self.feed.as_mut().filter(|feed| !feed.ended && !self.released) else {
             return Moved::Nothing;
         };
@@ -132,18 +134,31 @@ impl LaneQueue {
             }
         }
 
-        let moved = !records.is_empty() || at_end || failure.is_some();
         if !records.is_empty() || at_end {
-            self.state.at_end.store(at_end, std::sync::atomic::Ordering::SeqCst);
-            self.state.delivered_up_to(feed.next);
             let charge = Charge::new(bytes, budget, share);
+            feed.pending.push(Delivery::Chunk(Chunk { records, at_end, charge }));
+        }
+        feed.pending.extend(failure);
+        if feed.pending.is_empty() { Moved::Nothing } else { Moved::Some }
+    }
+
+    /// Hands over what was collected, unless the lane was ended meanwhile.
+    pub(super) fn send(&mut self) {
+        let Some(feed) = self.feed.as_mut().filter(|feed| !feed.pending.is_empty()) else { return };
+        for delivery in std::mem::take(&mut feed.pending) {
+            if feed.ended {
+                break;
+            }
+            match &delivery {
+                Delivery::Chunk(chunk) => {
+                    self.state.at_end.store(chunk.at_end, Ordering::SeqCst);
+                    self.state.delivered_up_to(feed.next);
+                }
+                Delivery::OutOfRange | Delivery::Failed(_) => feed.ended = true,
+            }
             // A lane that is gone takes nothing; its release is on the way.
-            let _ = feed.deliveries.send(Delivery::Chunk(Chunk { records, at_end, charge }));
+            let _ = feed.deliveries.send(delivery);
         }
-        if let Some(failure) = failure {
-            self.fail(failure);
-        }
-        if moved { Moved::Some } else { Moved::Nothing }
     }
 
     /// Ends the lane's records with an error.

@@ -96,6 +96,43 @@ impl Lookup {
         Ok(Lookup { client: Arc::new(Client(Some(client))), pulse })
     }
 
+    /// Makes a client that looks things up for a command. `group` is for the broker's access rules only.
+    ///
+    /// # Errors
+    /// When the settings cannot be used.
+    pub fn of(settings: &ClientSettings, group: &str) -> Result<Lookup, SettingsError> {
+        Lookup::new(settings, group, Arc::default())
+    }
+
+    /// Asks once for a topic's id and partition count.
+    ///
+    /// # Errors
+    /// When there is no answer, or no such topic.
+    pub async fn topic(&self, topic: &str) -> Result<TopicDescription, LookupError> {
+        let asked = topic.to_owned();
+        let answer = self.once(move |lookup| lookup.describe(&[&asked])).await?;
+        answer.into_iter().next().flatten().ok_or_else(|| LookupError::missing(topic))
+    }
+
+    /// Asks once where a log starts and ends.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub async fn log(&self, partition: &TopicPartition) -> Result<LogBounds, LookupError> {
+        let partition = partition.clone();
+        self.once(move |lookup| lookup.bounds(&partition)).await
+    }
+
+    async fn once<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&Lookup) -> Result<T, LookupError> + Send + 'static,
+    ) -> Result<T, LookupError> {
+        let lookup = self.clone();
+        let stopping =
+            |_| LookupError { what: "ask Kafka".into(), why: "the program is stopping".into(), answered: false };
+        spawn_blocking(move || ask(&lookup)).await.map_err(stopping)?
+    }
+
     /// Asks for ids and partition counts; `None` for topics that do not exist. Blocks.
     pub(super) fn describe(&self, topics: &[&str]) -> Result<Vec<Option<TopicDescription>>, LookupError> {
         let client = self.client.get();

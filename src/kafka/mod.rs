@@ -39,7 +39,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rdkafka::{config::FromClientConfigAndContext, consumer::BaseConsumer};
+use rdkafka::{
+    config::FromClientConfigAndContext,
+    consumer::{BaseConsumer, Consumer as _},
+    error::KafkaError,
+};
 use tokio::sync::{mpsc, oneshot};
 use tracing::warn;
 
@@ -47,7 +51,7 @@ pub use budget::{Budget, Charge};
 pub use error::{FatalError, PartitionError, TopicPartition};
 pub use fetch::{FetchError, fetch_one};
 pub use health::{Health, PartitionHealth, Rebalances};
-pub use lookup::{LogBounds, LookupError};
+pub use lookup::{LogBounds, Lookup, LookupError};
 pub use native::TopicDescription;
 pub use partition::{Assignment, Chunk, Edge, Ending, Records, StartAt};
 pub use producer::{Outgoing, Producer, SendError, ensure_topic};
@@ -59,7 +63,7 @@ pub use settings::{
 use budget::Wake;
 use context::GroupContext;
 use health::Pulse;
-use lookup::Lookup;
+use native::Commits;
 use partition::{Command, PartitionState, Reach};
 use poll::PollLoop;
 use watch::Watch;
@@ -132,8 +136,10 @@ impl Consumer {
 
         let (commands, received) = thread_mpsc::channel();
         let reach = Reach { commands, wake: Arc::clone(&wake), lookup: lookup.clone(), budget };
+        let commits = Commits::new(consumer.client()).map_err(|code| settings::refused(&KafkaError::Global(code)))?;
         let poll = PollLoop {
             consumer: Arc::new(consumer),
+            commits,
             commands: received,
             events,
             reach: reach.clone(),

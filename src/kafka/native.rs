@@ -1,4 +1,4 @@
-//! What rust-rdkafka does not wrap: topic ids, and headers whose names are not UTF-8.
+//! What rust-rdkafka does not wrap: topic ids, the outcome of commits, and headers whose names are not UTF-8.
 //!
 //! The only file with unsafe code. Each block calls librdkafka's C interface with pointers that librdkafka gave out or
 //! that live in this function, and copies what comes back before the owner is destroyed.
@@ -10,9 +10,15 @@ use std::{
     time::Duration,
 };
 
-use rdkafka::{ClientContext, client::Client, error::RDKafkaErrorCode, message::BorrowedMessage};
+use rdkafka::{
+    ClientContext, client::Client, error::RDKafkaErrorCode, message::BorrowedMessage,
+    topic_partition_list::TopicPartitionList,
+};
 use rdkafka_sys as sys;
 use sink_api::TopicId;
+
+use super::error::TopicPartition;
+use crate::record::Header;
 
 /// What the cluster says about a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +69,11 @@ pub(super) fn describe_topics<C: ClientContext>(
         topics.iter().map(|name| CString::new(*name)).collect::<Result<_, _>>().map_err(|_| RDKafkaErrorCode::Fail)?;
     let mut pointers: Vec<_> = names.iter().map(|name| name.as_ptr()).collect();
     let millis = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
+    // Any broker knows; librdkafka's own choice, the controller, may be away while the others answer.
+    let metadata = client
+        .fetch_metadata(Some(topics[0]), timeout)
+        .map_err(|err| err.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail))?;
+    let broker = metadata.brokers().first().ok_or(RDKafkaErrorCode::BrokerNotAvailable)?.id();
 
     // SAFETY: `client` outlives the call, so its handle is valid throughout. `pointers` are NUL-terminated strings that
     // `names` keeps alive; librdkafka copies them. The queue, the options and the event are freed by `Owned`, after
@@ -75,6 +86,7 @@ pub(super) fn describe_topics<C: ClientContext>(
             sys::rd_kafka_AdminOptions_destroy,
         )?;
         sys::rd_kafka_AdminOptions_set_request_timeout(options.get(), millis, ptr::null_mut(), 0);
+        sys::rd_kafka_AdminOptions_set_broker(options.get(), broker, ptr::null_mut(), 0);
         let collection = Owned::new(
             sys::rd_kafka_TopicCollection_of_topic_names(pointers.as_mut_ptr(), pointers.len()),
             sys::rd_kafka_TopicCollection_destroy,
@@ -132,12 +144,69 @@ fn accept(code: sys::rd_kafka_resp_err_t) -> Result<(), RDKafkaErrorCode> {
     }
 }
 
-/// A header, copied.
-pub(super) type OwnedHeader = (String, Option<Box<[u8]>>);
+/// Commits whose outcomes can be asked for. rust-rdkafka's own asynchronous commit never says how it ended: it calls
+/// back only for a callback that its event interface does not set.
+pub(super) struct Commits {
+    outcomes: Owned<sys::rd_kafka_queue_t>,
+}
+
+// SAFETY: librdkafka's queues may be used from any thread.
+unsafe impl Send for Commits {}
+
+/// How a commit ended for one partition.
+#[derive(Debug)]
+pub(super) struct CommitOutcome {
+    pub(super) partition: TopicPartition,
+    pub(super) offset: i64,
+    pub(super) result: Result<(), RDKafkaErrorCode>,
+}
+
+impl Commits {
+    pub(super) fn new<C: ClientContext>(client: &Client<C>) -> Result<Commits, RDKafkaErrorCode> {
+        // SAFETY: the client is alive. The queue is freed before it, by the thread that owns both.
+        let queue = unsafe { sys::rd_kafka_queue_new(client.native_ptr()) };
+        Ok(Commits { outcomes: Owned::new(queue, sys::rd_kafka_queue_destroy)? })
+    }
+
+    /// Starts a commit.
+    pub(super) fn start<C: ClientContext>(
+        &self,
+        client: &Client<C>,
+        offsets: &TopicPartitionList,
+    ) -> Result<(), RDKafkaErrorCode> {
+        let queue = self.outcomes.get();
+        // SAFETY: client and queue are alive; librdkafka copies the list. Without a callback the outcome is an event.
+        accept(unsafe { sys::rd_kafka_commit_queue(client.native_ptr(), offsets.ptr(), queue, None, ptr::null_mut()) })
+    }
+
+    /// Returns what has ended since.
+    pub(super) fn ended(&self) -> Vec<CommitOutcome> {
+        let mut outcomes = Vec::new();
+        // SAFETY: the queue is alive; each event and the list in it are, until they have been copied.
+        unsafe {
+            while let Ok(event) =
+                Owned::new(sys::rd_kafka_queue_poll(self.outcomes.get(), 0), sys::rd_kafka_event_destroy)
+            {
+                let overall = accept(sys::rd_kafka_event_error(event.get()));
+                let list = sys::rd_kafka_event_topic_partition_list(event.get());
+                if list.is_null() {
+                    continue;
+                }
+                let elements = std::slice::from_raw_parts((*list).elems, usize::try_from((*list).cnt).unwrap_or(0));
+                outcomes.extend(elements.iter().map(|element| CommitOutcome {
+                    partition: TopicPartition::new(&CStr::from_ptr(element.topic).to_string_lossy(), element.partition),
+                    offset: element.offset,
+                    result: overall.and_then(|()| accept(element.err)),
+                }));
+            }
+        }
+        outcomes
+    }
+}
 
 /// Copies the headers that `wanted` names, in order. Names are made UTF-8; rust-rdkafka's own iterator panics on one
 /// that is not.
-pub(super) fn headers(message: &BorrowedMessage<'_>, wanted: impl Fn(&str) -> bool) -> Vec<OwnedHeader> {
+pub(super) fn headers(message: &BorrowedMessage<'_>, wanted: impl Fn(&str) -> bool) -> Vec<Header> {
     let mut copied = Vec::new();
     let mut list = ptr::null_mut();
     // SAFETY: `message` is alive, and so are its headers, whose names and values are copied before it ends. librdkafka
@@ -159,4 +228,52 @@ pub(super) fn headers(message: &BorrowedMessage<'_>, wanted: impl Fn(&str) -> bo
         }
     }
     copied
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::time::Instant;
+
+    use rdkafka::{
+        ClientConfig,
+        consumer::{BaseConsumer, Consumer},
+        message::{BorrowedHeaders, Header as RdHeader, OwnedHeaders},
+        mocking::MockCluster,
+        producer::{BaseProducer, BaseRecord, Producer},
+    };
+
+    use super::*;
+
+    #[test]
+    fn headers_whose_names_are_not_utf_8_are_read() {
+        let cluster = MockCluster::new(1).unwrap();
+        cluster.create_topic("t", 1, 1).unwrap();
+        let mut config = ClientConfig::new();
+        config.set("bootstrap.servers", cluster.bootstrap_servers()).set("group.id", "g");
+        let producer: BaseProducer = config.create().unwrap();
+        let headers = OwnedHeaders::new();
+        let list = (headers.as_borrowed() as *const BorrowedHeaders).cast_mut().cast::<sys::rd_kafka_headers_t>();
+        // SAFETY: `list` is the native list that `headers` owns; name and value are copied.
+        let added = unsafe { sys::rd_kafka_header_add(list, c"na\xffme".as_ptr(), 5, c"1".as_ptr().cast(), 1) };
+        accept(added).unwrap();
+        let headers = headers.insert(RdHeader { key: "null", value: None::<&str> });
+        producer.send(BaseRecord::<(), str>::to("t").payload("v").headers(headers)).unwrap();
+        producer.flush(Duration::from_secs(10)).unwrap();
+
+        let consumer: BaseConsumer = config.create().unwrap();
+        consumer
+            .assign(&super::super::context::offset_list([(&super::super::TopicPartition::new("t", 0), 0)]))
+            .unwrap();
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let message =
+            std::iter::from_fn(|| (Instant::now() < deadline).then(|| consumer.poll(Duration::from_millis(100))))
+                .flatten()
+                .find_map(Result::ok)
+                .unwrap();
+
+        let expected = [("na\u{fffd}me".to_owned(), Some(b"1".as_slice().into())), ("null".to_owned(), None)];
+        assert_eq!(super::headers(&message, |_| true), expected);
+    }
 }

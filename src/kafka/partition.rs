@@ -244,22 +244,30 @@ impl Assignment {
         Ok(description)
     }
 
+    /// Asks for the group's committed offset, until the cluster answers.
+    ///
+    /// # Errors
+    /// `Taken` when the partition is taken before.
+    pub async fn committed(&self) -> Result<Option<Offset>, PartitionError> {
+        let partition = self.partition().clone();
+        self.or_taken(self.lease.reach.lookup.until_answered(move |lookup: &Lookup| lookup.committed(&partition))).await
+    }
+
     /// Starts reading; a lane that was started before goes on at the new place, and its earlier [`Records`] end.
     ///
     /// # Errors
     /// `RecordsLost` and `BeyondEnd` when the log does not have the offset, `Taken` when the partition is taken before.
     pub async fn start(&self, at: StartAt) -> Result<Records, PartitionError> {
         let partition = self.partition().clone();
+        if self.lease.state.topic_id.get().is_none() {
+            // Without the id a topic that is made anew would go unnoticed.
+            self.describe().await?;
+        }
         let bounds = self.bounds().await?;
         let wanted = match at {
             StartAt::Offset(offset) => offset,
             StartAt::Edge(edge) => edge_of(bounds, edge),
-            StartAt::CommittedOr(edge) => {
-                let asked = partition.clone();
-                let ask = move |lookup: &Lookup| lookup.committed(&asked);
-                let committed = self.or_taken(self.lease.reach.lookup.until_answered(ask)).await?;
-                committed.unwrap_or_else(|| edge_of(bounds, edge))
-            }
+            StartAt::CommittedOr(edge) => self.committed().await?.unwrap_or_else(|| edge_of(bounds, edge)),
         };
         inside(bounds, wanted, &partition)?;
         self.lease.state.ends_at(bounds.end);
@@ -294,6 +302,23 @@ impl Assignment {
     pub async fn bounds(&self) -> Result<LogBounds, PartitionError> {
         let partition = self.partition().clone();
         self.or_taken(self.lease.reach.lookup.until_answered(move |lookup| lookup.bounds(&partition))).await
+    }
+
+    /// Finds out why the log does not have an offset that it should have.
+    async fn out_of_range(&self, wanted: Offset) -> PartitionError {
+        let partition = self.partition().clone();
+        let why = async {
+            let was = self.lease.state.topic_id.get().copied();
+            let now = self.describe().await?.id;
+            if let Some(was) = was.filter(|was| *was != now) {
+                return Err(PartitionError::Recreated { topic: Arc::clone(&partition.topic), was, now });
+            }
+            let bounds = self.bounds().await?;
+            inside(bounds, wanted, &partition)?;
+            // The log has it, and yet refused it: its leader changed, and records that were here are gone.
+            Ok(PartitionError::BeyondEnd { partition: partition.clone(), wanted, end: bounds.end })
+        };
+        why.await.unwrap_or_else(|err| err)
     }
 
     async fn or_taken<T>(&self, answer: impl Future<Output = T>) -> Result<T, PartitionError> {
@@ -363,14 +388,9 @@ impl Records {
             }
         }
         let assignment = Assignment { lease: Arc::clone(&self.lease) };
-        match assignment.bounds().await {
-            Ok(bounds) => {
-                let partition = assignment.partition();
-                inside(bounds, self.position, partition)?;
-                // The log has it, and yet refused it: its leader changed and lost records that were here.
-                Err(PartitionError::BeyondEnd { partition: partition.clone(), wanted: self.position, end: bounds.end })
-            }
-            Err(_) => Ok(None),
+        match assignment.out_of_range(self.position).await {
+            PartitionError::Taken { .. } => Ok(None),
+            err => Err(err),
         }
     }
 

@@ -1,18 +1,18 @@
 //! The poll thread: the one that talks to the group, and never waits for a sink.
 //!
-//! It goes round: commands of the async side, the group's events, one chunk for each lane that has room, partitions
+//! It goes round: commands of the async side, one chunk for each lane that has room, the group's events, partitions
 //! being given up, commits. When there is nothing to do it parks; new records, events, commands and room in the budget
 //! wake it. All waiting (for lanes, for commits) is a deadline that is looked at in each round, never a blocking call.
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, mpsc::Receiver},
+    sync::{Arc, atomic::Ordering, mpsc::Receiver},
     thread,
     time::{Duration, Instant},
 };
 
 use rdkafka::{
-    consumer::{BaseConsumer, CommitMode, Consumer},
+    consumer::{BaseConsumer, Consumer},
     error::RDKafkaErrorCode,
 };
 use sink_api::Offset;
@@ -23,15 +23,19 @@ use super::{
     GroupEvent,
     budget::Wake,
     context::{GroupContext, offset_list, partition_list},
-    error::{FatalError, TopicPartition},
+    error::{FatalError, PartitionError, TopicPartition},
     health::Pulse,
     lane_queue::{Feed, LaneQueue, Moved},
+    native::{CommitOutcome, Commits},
     partition::{Command, Delivery, PartitionState, Reach},
     rebalance::Giving,
 };
 
 /// The longest the thread sleeps: what it notices by time alone (deadlines, pauses) is not more precise than this.
 const ROUND: Duration = Duration::from_millis(100);
+
+/// The same while a rebalance of the whole group waits for us.
+const SHORT_ROUND: Duration = Duration::from_millis(5);
 
 /// How often frontiers are committed. The sink's own frontier counts at a restart, so this may lag.
 const COMMIT_EVERY: Duration = Duration::from_secs(1);
@@ -43,6 +47,7 @@ const PAUSE_AFTER: Duration = Duration::from_secs(2);
 /// The thread's own state.
 pub(super) struct PollLoop {
     pub(super) consumer: Arc<BaseConsumer<GroupContext>>,
+    pub(super) commits: Commits,
     pub(super) commands: Receiver<Command>,
     pub(super) events: mpsc::UnboundedSender<GroupEvent>,
     pub(super) reach: Reach,
@@ -70,18 +75,25 @@ impl PollLoop {
         loop {
             self.pulse.polled();
             self.serve_commands();
+            let now = Instant::now();
+            let busy = self.collect(now);
+            // After the records were taken and before they are handed over: librdkafka says that a topic was made anew
+            // before it fetches from the new one, so here it is known of every record to which it applies.
             if self.serve_group() == Turn::Over {
                 break;
             }
-            let now = Instant::now();
-            let busy = self.serve_lanes(now);
+            self.lanes.values_mut().for_each(LaneQueue::send);
+            for outcome in self.commits.ended() {
+                self.committed(outcome);
+            }
             self.serve_giving(now);
             self.serve_commits(now);
             if self.stopping.is_some() && self.lanes.is_empty() && self.giving.is_empty() {
                 break;
             }
             if !busy {
-                thread::park_timeout(ROUND);
+                // What ends a giving-up (a commit) wakes nobody.
+                thread::park_timeout(if self.giving.is_empty() { ROUND } else { SHORT_ROUND });
             }
         }
         self.leave();
@@ -128,7 +140,7 @@ impl PollLoop {
             if let Err(err) = consumer.incremental_unassign(&list) {
                 warn!(%partition, error = %err, "stop reading before starting again");
             }
-            state.paused.store(false, std::sync::atomic::Ordering::SeqCst);
+            state.paused.store(false, Ordering::SeqCst);
         }
         // Split before it is assigned, so that no record goes to the common queue.
         let Some(queue) = consumer.split_partition_queue(&partition.topic, partition.partition.0) else {
@@ -140,8 +152,14 @@ impl PollLoop {
         consumer.context().assigned().insert(partition.clone());
         match consumer.incremental_assign(&offset_list([(partition, at.0)])) {
             Ok(()) => info!(%partition, offset = %at, "reading"),
-            // The group moved on; the revocation that ends the lane is on its way.
-            Err(err) => warn!(%partition, error = %err, "start reading"),
+            Err(err) => {
+                warn!(%partition, error = %err, "start reading");
+                consumer.context().assigned().remove(partition);
+                // The group moved on; a revocation that says so is on its way.
+                if let Some(lane) = self.lane(state) {
+                    lane.fail(Delivery::Failed(PartitionError::Taken { partition: partition.clone() }));
+                }
+            }
         }
     }
 
@@ -170,8 +188,10 @@ impl PollLoop {
                 return Turn::Over;
             }
         }
-        for outcome in inbox.commits {
-            self.committed(outcome);
+        for topic in inbox.made_anew {
+            // The lane finds out what happened.
+            let lanes = self.lanes.values_mut().filter(|lane| *lane.state.partition.topic == *topic);
+            lanes.for_each(|lane| lane.fail(Delivery::OutOfRange));
         }
         for rebalance in inbox.rebalances {
             self.rebalance(rebalance);
@@ -180,14 +200,13 @@ impl PollLoop {
     }
 
     fn group_error(&mut self, code: RDKafkaErrorCode, reason: &str) -> Turn {
+        // The code of a fatal error is the cause's own.
+        if let Some((code, text)) = self.consumer.client().fatal_error() {
+            let hint = matches!(code, RDKafkaErrorCode::FencedInstanceId | RDKafkaErrorCode::UnreleasedInstanceId)
+                .then_some("two workers have the same group.instance.id: give each its own");
+            return self.fatal(FatalError { message: format!("the consumer group: {text} ({code})"), hint });
+        }
         match code {
-            RDKafkaErrorCode::Fatal => {
-                let (code, text) =
-                    self.consumer.client().fatal_error().unwrap_or((RDKafkaErrorCode::Fatal, reason.to_owned()));
-                let hint = matches!(code, RDKafkaErrorCode::FencedInstanceId | RDKafkaErrorCode::UnreleasedInstanceId)
-                    .then_some("two workers have the same group.instance.id: give each its own");
-                return self.fatal(FatalError { message: format!("the consumer group: {text} ({code})"), hint });
-            }
             RDKafkaErrorCode::AllBrokersDown => self.pulse.away(reason),
             // The watch thread says which topics are missing.
             RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic => debug!(reason),
@@ -203,21 +222,21 @@ impl PollLoop {
         Turn::Over
     }
 
-    /// Gives every lane one chunk. Returns whether there may be more.
-    fn serve_lanes(&mut self, now: Instant) -> bool {
+    /// Collects a chunk for every lane that has room. Returns whether there may be more.
+    fn collect(&mut self, now: Instant) -> bool {
         let mut busy = false;
         for lane in self.lanes.values_mut() {
-            match lane.deliver(&self.reach.budget, &self.wake, &self.pulse, now) {
+            match lane.collect(&self.reach.budget, &self.wake, &self.pulse, now) {
                 Moved::Some => busy = true,
                 Moved::Nothing | Moved::Full => {}
             }
             let (pause, paused) = (lane.should_pause(PAUSE_AFTER, now), &lane.state.paused);
-            if lane.feed.is_some() && pause != paused.load(std::sync::atomic::Ordering::SeqCst) {
+            if lane.feed.is_some() && pause != paused.load(Ordering::SeqCst) {
                 let list = partition_list([lane.state.partition.clone()]);
                 let done = if pause { self.consumer.pause(&list) } else { self.consumer.resume(&list) };
                 debug!(partition = %lane.state.partition, pause, ok = done.is_ok(), "pause or resume");
                 if done.is_ok() {
-                    paused.store(pause, std::sync::atomic::Ordering::SeqCst);
+                    paused.store(pause, Ordering::SeqCst);
                 }
             }
         }
@@ -227,11 +246,11 @@ impl PollLoop {
     fn serve_commits(&mut self, now: Instant) {
         if now >= self.next_commit {
             self.next_commit = now + COMMIT_EVERY;
-            commit(&self.consumer, self.lanes.values_mut());
+            commit(&self.consumer, &self.commits, self.lanes.values_mut());
         }
     }
 
-    fn committed(&mut self, outcome: super::context::CommitOutcome) {
+    fn committed(&mut self, outcome: CommitOutcome) {
         match outcome.result {
             Ok(()) => self.pulse.answered(),
             Err(code) => {
@@ -252,29 +271,29 @@ impl PollLoop {
 
     /// Leaves the group. Partitions that are still assigned are given up inside the drop.
     fn leave(self) {
-        let PollLoop { consumer, lanes, giving, .. } = self;
+        let PollLoop { consumer, commits, lanes, giving, .. } = self;
         consumer.context().close();
         // Their queues hold the consumer.
-        drop((lanes, giving));
+        drop((lanes, giving, commits));
         drop(consumer);
         info!("left the consumer group");
     }
 }
 
 /// Starts the commit of every frontier that the group does not have yet.
-pub(super) fn commit<'a>(consumer: &BaseConsumer<GroupContext>, lanes: impl Iterator<Item = &'a mut LaneQueue>) {
-    let mut due: Vec<(TopicPartition, Offset)> = Vec::new();
-    let mut lanes: Vec<&mut LaneQueue> = lanes.filter(|lane| lane.to_commit().is_some()).collect();
-    for lane in &mut lanes {
-        lane.committing = lane.to_commit();
-        due.extend(lane.committing.map(|offset| (lane.state.partition.clone(), offset)));
-    }
-    if due.is_empty() {
+pub(super) fn commit<'a>(
+    consumer: &BaseConsumer<GroupContext>,
+    commits: &Commits,
+    lanes: impl Iterator<Item = &'a mut LaneQueue>,
+) {
+    let mut lanes: Vec<(&mut LaneQueue, Offset)> =
+        lanes.filter_map(|lane| lane.to_commit().map(|offset| (lane, offset))).collect();
+    if lanes.is_empty() {
         return;
     }
-    let list = offset_list(due.iter().map(|(partition, offset)| (partition, offset.0)));
-    if let Err(err) = consumer.commit(&list, CommitMode::Async) {
-        debug!(error = %err, "start a commit");
-        lanes.into_iter().for_each(|lane| lane.committing = None);
+    let list = offset_list(lanes.iter().map(|(lane, offset)| (&lane.state.partition, offset.0)));
+    match commits.start(consumer.client(), &list) {
+        Ok(()) => lanes.iter_mut().for_each(|(lane, offset)| lane.committing = Some(*offset)),
+        Err(code) => debug!(error = %code, "start a commit"),
     }
 }

@@ -144,7 +144,11 @@ impl PollLoop {
                     warn!(partition = %lane.state.partition, "the lane did not finish in time");
                 }
                 giving.lanes.iter_mut().for_each(|lane| lane.committing = None);
-                commit(&self.consumer, giving.lanes.iter_mut());
+                if !self.pulse.state().connected {
+                    // librdkafka would keep the commit, and the consumer with it, until its session ends.
+                    return true;
+                }
+                commit(&self.consumer, &self.commits, giving.lanes.iter_mut());
                 giving.commit_until = Some(now + COMMIT_WITHIN);
             }
             return giving.lanes.iter().all(|lane| lane.to_commit().is_none() && lane.committing.is_none())

@@ -136,7 +136,7 @@ const CLIENT_DEFAULTS: [(&str, &str); 4] = [
 /// measured with `examples/kafka_read.rs`.
 const CONSUMER_DEFAULTS: [(&str, &str); 6] = [
     // Bytes of decompressed records that a partition may have waiting before it is left out of a fetch.
-    ("queued.max.messages.kbytes", "1024"),
+    ("queued.max.messages.kbytes", "2048"),
     // The count must not end the prefetch before the bytes do, but for very small records: each costs 300 bytes more.
     ("queued.min.messages", "4000"),
     // Compressed bytes of a partition in one response. What comes is decompressed at once: Debezium's JSON by 10 to 20.
@@ -149,7 +149,7 @@ const CONSUMER_DEFAULTS: [(&str, &str); 6] = [
 ];
 
 /// Settings of group membership, which only a member may have.
-const MEMBERSHIP: [&str; 7] = [
+const MEMBERSHIP: [&str; 8] = [
     "group.protocol",
     "group.remote.assignor",
     "group.instance.id",
@@ -157,6 +157,7 @@ const MEMBERSHIP: [&str; 7] = [
     "session.timeout.ms",
     "heartbeat.interval.ms",
     "group.protocol.type",
+    "max.poll.interval.ms",
 ];
 
 /// Two names of one property: a user's value under one must not meet our default under the other.
@@ -200,6 +201,14 @@ impl ClientSettings {
         config.set("isolation.level", "read_committed");
         // - the end of a partition is told, for `--until-caught-up` and the lag;
         config.set("enable.partition.eof", "true");
+        // - librdkafka wants no larger message than a response; for a consumer the limit has no other effect, and the
+        //   user's value is meant for the producers;
+        let response = config.get("fetch.max.bytes").unwrap_or("52428800").to_owned();
+        config.set("message.max.bytes", response);
+        // - librdkafka says that a topic was made anew in its metadata log alone, and reads on in the new one;
+        let debug = config.get("debug").filter(|debug| !debug.is_empty());
+        let debug = debug.map_or("metadata".to_owned(), |debug| format!("{debug},metadata"));
+        config.set("debug", debug).set_log_level(RDKafkaLogLevel::Debug);
         // - who we are is said by flags of their own.
         config.set("group.id", group);
         validated(config)
@@ -211,6 +220,7 @@ impl ClientSettings {
         for key in MEMBERSHIP {
             config.remove(key);
         }
+        config.remove("debug");
         // Its errors show as failed look-ups, in better words.
         config.set_log_level(RDKafkaLogLevel::Critical);
         validated(config)

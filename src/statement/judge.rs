@@ -1,6 +1,6 @@
 //! The verdict on a statement, with the sink's difference at hand.
 
-use sink_api::{Difference, RemovalBudget, Rule, Verdict};
+use sink_api::{Difference, Extent, RemovalBudget, Rule, Verdict};
 
 use super::Statement;
 
@@ -121,11 +121,16 @@ fn unconfirmed(statement: &Statement, difference: &Difference, budget: &RemovalB
             format!("{orphans} orphans and {missing} missing rows look like two spellings of the same keys"),
         );
     }
-    let most = caps.statement(difference.in_range);
+    let in_range = match &statement.extent {
+        Extent::Range(_) => difference.in_range,
+        // Suspects are mostly orphans: how many of them the sink holds says nothing, so the table is their range.
+        Extent::Keys(_) => budget.rows,
+    };
+    let most = caps.statement(in_range);
     if orphans > most {
         return held(
             Rule::Cap,
-            format!("{orphans} orphans of {} rows in range, above the cap of {most} a statement", difference.in_range),
+            format!("{orphans} orphans of {in_range} rows in range, above the cap of {most} a statement"),
         );
     }
     let day = caps.day(budget.rows);
@@ -187,6 +192,18 @@ mod tests {
     fn more_than_the_percentage_is_held() {
         assert_eq!(verdict(&statement(), &difference(50, 0, 1_000)), Verdict::Applied);
         assert_eq!(rule(&verdict(&statement(), &difference(51, 0, 1_000))), Some(("held", Rule::Cap)));
+    }
+
+    #[test]
+    fn suspects_that_are_orphans_are_a_share_of_the_table() {
+        let suspects = Statement { extent: Extent::Keys(KeyList::new()), ..statement() };
+        let judge = |orphans, rows| {
+            let budget = RemovalBudget { removed_last_day: 0, rows };
+            judge(&suspects, &difference(orphans, 0, orphans), &budget, &Caps::default(), OrphanPolicy::Remove)
+        };
+
+        assert_eq!(judge(50, 1_000), Verdict::Applied);
+        assert_eq!(rule(&judge(51, 1_000)), Some(("held", Rule::Cap)));
     }
 
     #[test]

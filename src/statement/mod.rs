@@ -11,11 +11,13 @@ mod visibility;
 
 use std::sync::Arc;
 
-use sink_api::{Extent, KeyBound, KeyList, KeyRange, KeySet, Offset, ReadId, StatementKind, TableShape};
+use sink_api::{Extent, Key, KeyBound, KeyList, KeyRange, KeySet, Offset, ReadId, StatementKind, TableShape};
 
 pub use judge::{Caps, OrphanPolicy, judge};
+pub(crate) use parts::is_same_table;
 pub use parts::{Added, Parts};
 pub use recent::RecentKeys;
+pub(crate) use recent::WITHOUT_ID;
 pub(crate) use visibility::{Past, Undecided};
 pub use visibility::{sees, widen};
 
@@ -75,4 +77,44 @@ pub fn extent_text(extent: &Extent) -> String {
         KeyBound::Exclusive(key) => format!("{})", hex::encode(key.as_bytes())),
     };
     format!("{lower}, {upper}")
+}
+
+/// Reads a range back from the text that [`extent_text`] writes; `None` for anything else.
+pub fn parse_range(text: &str) -> Option<KeyRange> {
+    let (lower, upper) = text.split_once(", ")?;
+    let key = |hex: &str| hex::decode(hex).ok().map(Key::from_encoded);
+    let lower = match lower.split_at_checked(1)? {
+        ("(", "open") => KeyBound::Open,
+        ("(", bound) => KeyBound::Exclusive(key(bound)?),
+        ("[", bound) => KeyBound::Inclusive(key(bound)?),
+        _ => return None,
+    };
+    let upper = match upper.split_at_checked(upper.len().checked_sub(1)?)? {
+        ("open", ")") => KeyBound::Open,
+        (bound, ")") => KeyBound::Exclusive(key(bound)?),
+        (bound, "]") => KeyBound::Inclusive(key(bound)?),
+        _ => return None,
+    };
+    Some(KeyRange { lower, upper })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_read_back_from_its_text() {
+        let key = |byte: u8| Key::from_encoded([byte, 0]);
+        for range in [
+            KeyRange::ALL,
+            KeyRange { lower: KeyBound::Open, upper: KeyBound::Inclusive(key(1)) },
+            KeyRange { lower: KeyBound::Exclusive(key(1)), upper: KeyBound::Exclusive(key(2)) },
+            KeyRange { lower: KeyBound::Inclusive(key(3)), upper: KeyBound::Open },
+        ] {
+            let text = extent_text(&Extent::Range(range.clone()));
+            assert_eq!(parse_range(&text), Some(range), "{text}");
+        }
+        assert_eq!(parse_range("12 keys"), None);
+        assert_eq!(parse_range(""), None);
+    }
 }

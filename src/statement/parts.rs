@@ -10,7 +10,7 @@
 
 use sink_api::{KeyList, KeyRange, KeySet, KeyType, KeyValue, Rule, StatementKind};
 
-use crate::decode::{Claim, Part};
+use crate::decode::{Claim, Part, ReadName};
 
 /// The parts of one statement, so far.
 #[derive(Clone, Debug)]
@@ -63,7 +63,7 @@ impl Parts {
     /// Adds a part.
     pub fn add(&mut self, part: Part) -> Added {
         let Part { part: number, parts, .. } = part;
-        if parts != self.parts || part.claim != self.claim {
+        if parts != self.parts || !is_same_claim(&part.claim, &self.claim) {
             return not_whole(format!("part {number} of {parts} disagrees with an earlier part"));
         }
         let digest = digest(&part);
@@ -90,6 +90,11 @@ impl Parts {
         self.asked.bytes() + set_bytes(&self.selected) + set_bytes(&self.changed)
     }
 
+    /// Returns what all parts repeat.
+    pub fn claim(&self) -> &Claim {
+        &self.claim
+    }
+
     /// Takes the statement apart: scalar fields, asked keys as they came, selected and changed keys in order.
     pub fn into_whole(self) -> (Claim, KeyList, KeySet, KeySet) {
         let sorted = |set: KeySet| match set {
@@ -109,6 +114,25 @@ impl Parts {
         append(&mut self.selected, part.selected, "selected", range)?;
         append(&mut self.changed, part.changed, "changed", range)
     }
+}
+
+/// Whether two markers of one read are about the same table. Its shape may have been read anew in between.
+pub(crate) fn is_same_table(left: &ReadName, right: &ReadName) -> bool {
+    left.source_table == right.source_table && left.table.name == right.table.name
+}
+
+fn is_same_claim(left: &Claim, right: &Claim) -> bool {
+    let Claim { read, kind, range, snapshot, settled, confirmed, rows, key_types, byte_order } = left;
+    read.read_id == right.read.read_id
+        && is_same_table(read, &right.read)
+        && *kind == right.kind
+        && *range == right.range
+        && *snapshot == right.snapshot
+        && *settled == right.settled
+        && *confirmed == right.confirmed
+        && *rows == right.rows
+        && *key_types == right.key_types
+        && *byte_order == right.byte_order
 }
 
 fn not_whole(reason: String) -> Added {

@@ -36,12 +36,24 @@ pub fn widen(low: u32, near: u64) -> u64 {
 /// What is known of events that the memory does not hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Past {
-    /// None of those that carried a transaction id had a higher one.
+    /// None of those that carried a transaction id had a higher one. Only the low 32 bits are PostgreSQL's.
     pub(crate) highest: Option<Xid>,
-    /// There may be others, of which nothing is known and none was applied by this lane: it began in the middle of a
-    /// stream, or a record could not be decoded.
-    pub(crate) unknown: bool,
-    /// There are others, applied, that carried no transaction id.
+    /// None of those up to the latest statement that saw them all had a higher id than this one, in all 64 bits.
+    ///
+    /// Without it, the events of an idle table would look as if they came from the future once the cluster has used up
+    /// 2^31 ids since.
+    pub(crate) sure: Option<Xid>,
+    /// As `highest`, for those after that statement.
+    pub(crate) since: Option<Xid>,
+    /// There may be others, of which nothing is known and none was applied by this lane: it began in the middle of the
+    /// stream.
+    pub(crate) mid_stream: bool,
+    /// There are others that were not applied, since they could not be decoded.
+    pub(crate) undecoded: bool,
+    /// All of those two kinds that stand in the log before any statement to come have ids below this one, or are
+    /// delivered again before it: a read that waited for them has shown it.
+    pub(crate) below: Option<u64>,
+    /// There are others, applied, that carried no transaction id; [`super::RecentKeys::lacks_ids`] tells of which table.
     pub(crate) without_id: bool,
 }
 
@@ -52,27 +64,35 @@ pub(crate) enum Undecided {
     Forgotten,
     /// Nothing is known of earlier events, and the reader did not wait for them.
     Unsettled,
-    /// The stream does not carry transaction ids.
-    WithoutId,
 }
 
 impl Past {
     /// Adds a transaction.
     pub(crate) fn add(&mut self, xid: Xid) {
         self.highest = self.highest.max(Some(xid));
+        self.since = self.since.max(Some(xid));
+    }
+
+    /// Whether everything up to the latest statement that saw it all was visible to `snapshot` as well.
+    pub(crate) fn is_sure(&self, snapshot: &Snapshot) -> bool {
+        self.sure.is_some_and(|xid| xid.0 < snapshot.xmin)
+    }
+
+    /// Whether all transactions with an id were over before `snapshot`.
+    pub(crate) fn is_over(&self, snapshot: &Snapshot) -> bool {
+        let highest = if self.is_sure(snapshot) { self.since } else { self.highest };
+        highest.is_none_or(|xid| widen(xid.0 as u32, snapshot.xmax) < snapshot.xmin)
     }
 
     /// Checks that the read saw all of the past. `settled` is the reader's own word that it saw every transaction that
     /// the log holds before its low marker; it decides where the lane knows nothing itself, and only there: events
     /// *later* than the marker may stand before it, and of those the reader knows nothing.
     pub(crate) fn seen_by(&self, snapshot: &Snapshot, settled: bool) -> Result<(), Undecided> {
-        if self.without_id {
-            return Err(Undecided::WithoutId);
-        }
-        if self.highest.is_some_and(|xid| widen(xid.0 as u32, snapshot.xmax) >= snapshot.xmin) {
+        if !self.is_over(snapshot) {
             return Err(Undecided::Forgotten);
         }
-        if self.unknown && !settled {
+        let unknown = (self.mid_stream || self.undecoded) && self.below.is_none_or(|below| below > snapshot.xmin);
+        if unknown && !settled {
             return Err(Undecided::Unsettled);
         }
         Ok(())
@@ -110,7 +130,7 @@ mod tests {
     #[test]
     fn what_was_forgotten_must_have_been_seen() {
         let snapshot = snapshot(100, 110, &[]);
-        let past = |highest: Option<u64>, unknown| Past { highest: highest.map(Xid), unknown, without_id: false };
+        let past = |highest: Option<u64>, mid_stream| Past { highest: highest.map(Xid), mid_stream, ..Past::default() };
 
         assert_eq!(past(None, false).seen_by(&snapshot, false), Ok(()));
         assert_eq!(past(Some(99), false).seen_by(&snapshot, false), Ok(()));

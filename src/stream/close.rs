@@ -169,6 +169,12 @@ fn spare(
         None if matches!(claim.kind, StatementKind::Chunk | StatementKind::Keys) => {
             return Err(Refusal::final_by(Rule::Visibility, "it does not say what its read saw"));
         }
+        // Nothing tells whether it stood in the stream before, ahead of events that this lane has applied since.
+        None if recent.all().mid_stream => {
+            let reason =
+                "this lane began in the middle of the stream, and the statement does not say what its read saw";
+            return Err(Refusal::final_by(Rule::Visibility, reason));
+        }
         None => {}
     }
     let by_visibility = keys.len() as u64 - by_window;
@@ -183,13 +189,20 @@ fn with_unseen(
     window: Option<&Window>,
     mut keys: KeyList,
 ) -> Result<KeyList, Refusal> {
-    let past = window.map_or_else(
-        || recent.forgotten(),
+    let table = &claim.read.table.name;
+    let (past, lacks_ids) = match window {
         // What changed in the window is spared, so only what stands before it matters.
-        |window| recent.forgotten_before(window.low, window.before),
-    );
+        Some(window) => (recent.forgotten_before(window.low, window.before), window.lacks_ids),
+        None => (recent.forgotten(), recent.lacks_ids(table)),
+    };
+    if lacks_ids {
+        let reason = "changes of the table came without transaction id, or it is lost with the head of the topic; \
+                      statements count again after a change with one (a flattening transform needs \
+                      `add.headers=txId` or `add.fields=txId`)";
+        return Err(Refusal::final_by(Rule::Visibility, reason));
+    }
     past.seen_by(snapshot, claim.settled).map_err(undecided)?;
-    let mut unseen = recent.unseen(&claim.read.table.name, snapshot).peekable();
+    let mut unseen = recent.unseen(table, snapshot).peekable();
     if unseen.peek().is_some() {
         unseen.for_each(|key| keys.push(key.as_bytes()));
         keys = keys.sorted();
@@ -198,16 +211,9 @@ fn with_unseen(
 }
 
 fn undecided(why: Undecided) -> Refusal {
-    let (reason, again) = match why {
-        Undecided::Forgotten => ("transactions that the read may not have seen are no longer remembered", true),
-        Undecided::Unsettled => {
-            ("nothing is known of earlier transactions, and the read did not wait until it saw them", true)
-        }
-        Undecided::WithoutId => (
-            "the events of the stream carry no transaction id; add `txId` to the flattening transform \
-             (`add.headers=txId` or `add.fields=txId`)",
-            false,
-        ),
+    let reason = match why {
+        Undecided::Forgotten => "transactions that the read may not have seen are no longer remembered",
+        Undecided::Unsettled => "nothing is known of earlier transactions, and the read did not wait until it saw them",
     };
-    Refusal { rule: Rule::Visibility, reason: reason.to_owned(), again }
+    Refusal { rule: Rule::Visibility, reason: reason.to_owned(), again: true }
 }

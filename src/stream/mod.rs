@@ -14,6 +14,8 @@ mod merge;
 mod sequencer;
 mod split;
 mod step;
+#[cfg(test)]
+mod tests;
 mod unit;
 mod window;
 

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     decode::{BadRecord, Damaged, Event, EventXid, Part, ReadName, RowEvent},
-    statement::{Added, Parts, RecentKeys},
+    statement::{Added, Parts, RecentKeys, WITHOUT_ID, is_same_table},
 };
 
 /// Bounds on what a sequencer remembers.
@@ -55,6 +55,24 @@ pub struct Start {
     pub first_partition_count: i32,
     /// The topic's partition count now.
     pub partition_count: i32,
+}
+
+impl Start {
+    /// Starts where a stored state ends. Returns where to begin reading as well.
+    ///
+    /// `log_start` is the first offset that the topic still holds; it may lie behind the oldest open window, whose read
+    /// then proves nothing. Of the transactions that are gone it is known that they were applied, and no more.
+    pub fn resume(state: &LaneState, log_start: Offset, partition_count: i32) -> (Start, Offset) {
+        let is_whole = log_start <= state.memory_offset || log_start <= Offset(0);
+        let start = Start {
+            frontier: state.next_offset,
+            highest_xid: if is_whole { state.highest_xid } else { Some(WITHOUT_ID) },
+            unknown_past: state.unknown_past,
+            first_partition_count: state.partition_count,
+            partition_count,
+        };
+        (start, state.memory_offset.max(log_start))
+    }
 }
 
 /// Turns the events of one partition into steps.
@@ -116,7 +134,7 @@ impl Sequencer {
             }
         }
         // Its transaction is not known either.
-        self.recent.push_unknown();
+        self.recent.push_undecoded(offset);
         self.passed(offset, first, steps);
     }
 
@@ -180,7 +198,7 @@ impl Sequencer {
             let reason = format!("more than {} windows were open", self.limits.windows);
             steps.push(self.refuse_window(offset, oldest, reason));
         }
-        self.windows.open(read, offset, timestamp, self.recent.all());
+        self.windows.open(read, offset, timestamp, &self.recent);
     }
 
     fn part(&mut self, offset: Offset, part: Part) -> Option<Step> {
@@ -224,7 +242,16 @@ impl Sequencer {
         let changed = changed.map(|(table, low)| self.windows.changed(&table, low));
         let window = self.windows.remove(&read_id).zip(changed);
         self.closed.insert(read_id.clone());
-        close(&self.start, &self.recent, offset, read_id, parts, added, window)
+        let (snapshot, settled) = (parts.claim().snapshot.clone(), parts.claim().settled);
+        let low = window.as_ref().map(|(window, _)| window.low);
+        let step = close(&self.start, &self.recent, offset, read_id, parts, added, window);
+        if let Some(snapshot) = snapshot {
+            self.recent.learn(offset, &snapshot);
+            if let Some(low) = low.filter(|_| settled) {
+                self.recent.learn_settled(low, &snapshot);
+            }
+        }
+        step
     }
 
     fn damaged(&mut self, offset: Offset, damaged: Damaged) -> Option<Step> {
@@ -252,9 +279,4 @@ impl Sequencer {
         self.closed.insert(window.read.read_id.clone());
         window_refusal(window, offset, reason)
     }
-}
-
-/// Whether two markers of one read are about the same table. Its shape may have been read anew in between.
-fn is_same_table(left: &ReadName, right: &ReadName) -> bool {
-    left.source_table == right.source_table && left.table.name == right.table.name
 }

@@ -154,3 +154,88 @@ fn set_bytes(statement: &Statement) -> usize {
     };
     selected + statement.spared.bytes()
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use sink_api::{Extent, Key, KeyList, KeyRange, KeySet, ReadId, StatementKind, TableName};
+
+    use super::*;
+
+    fn table() -> Arc<TableShape> {
+        Arc::new(TableShape::new(TableName::new("shop", "orders"), vec![], vec![], vec![]))
+    }
+
+    fn change(offset: i64) -> RowChange {
+        RowChange { table: table(), key: Key::from_encoded([1]), offset: Offset(offset), op: RowOp::Delete }
+    }
+
+    fn statement(offset: i64) -> Box<Statement> {
+        Box::new(Statement {
+            read_id: ReadId(format!("read-{offset}")),
+            kind: StatementKind::Chunk,
+            source_table: "shop.orders".into(),
+            table: table(),
+            extent: Extent::Range(KeyRange::ALL),
+            selected: KeySet::List(KeyList::new()),
+            spared: KeyList::new(),
+            spared_by_window: 0,
+            spared_by_visibility: 0,
+            confirmed: None,
+            offset: Offset(offset),
+        })
+    }
+
+    fn end() -> LaneState {
+        LaneState {
+            next_offset: Offset(4),
+            memory_offset: Offset(4),
+            highest_xid: None,
+            unknown_past: false,
+            partition_count: 1,
+        }
+    }
+
+    #[test]
+    fn a_statement_stands_between_the_changes_before_and_after_it() {
+        let mut builder = UnitBuilder::default();
+
+        builder.push(Step::Row(change(0)));
+        builder.push(Step::Row(change(1)));
+        builder.push(Step::Statement(statement(2)));
+        builder.push(Step::Row(change(3)));
+
+        let expected =
+            [Work::Rows(vec![change(0), change(1)]), Work::Statement(statement(2)), Work::Rows(vec![change(3)])];
+        assert_eq!(builder.finish(end()).work, expected);
+        assert!(!builder.has_work() && builder.is_empty());
+    }
+
+    #[test]
+    fn a_unit_is_full_by_rows_bytes_or_statements() {
+        let limits = UnitLimits { rows: 2, bytes: 1 << 20, statements: 1 };
+        let filled = |steps: Vec<Step>, limits: UnitLimits| {
+            let mut builder = UnitBuilder::default();
+            steps.into_iter().for_each(|step| builder.push(step));
+            builder.is_full(&limits)
+        };
+
+        assert!(!filled(vec![Step::Row(change(0))], limits));
+        assert!(filled(vec![Step::Row(change(0)), Step::Row(change(1))], limits));
+        assert!(filled(vec![Step::Row(change(0))], UnitLimits { bytes: 10, ..limits }));
+        assert!(filled(vec![Step::Statement(statement(0))], limits));
+    }
+
+    #[test]
+    fn a_unit_carries_what_its_records_say() {
+        let mut builder = UnitBuilder::default();
+        builder.record(Some(70));
+        builder.record(None);
+        builder.record(Some(50));
+
+        let unit = builder.finish(end());
+
+        assert_eq!((unit.records, unit.earliest, unit.end), (3, Some(50), end()));
+    }
+}

@@ -12,7 +12,7 @@ use sink_api::{Key, KeyList, Offset, ReadId, Rule, TableName, TableShape};
 
 use crate::{
     decode::ReadName,
-    statement::{Parts, Past},
+    statement::{Parts, Past, RecentKeys},
 };
 
 /// One open window.
@@ -25,6 +25,8 @@ pub(super) struct Window {
     opened_at: Option<i64>,
     /// What is known of all events before `low`.
     pub(super) before: Past,
+    /// Whether events of the table before `low` carried no transaction id.
+    pub(super) lacks_ids: bool,
     /// Why the read can prove nothing any more.
     pub(super) void: Option<Void>,
     pub(super) parts: Option<Parts>,
@@ -67,9 +69,11 @@ struct Changed {
 }
 
 impl Windows {
-    pub(super) fn open(&mut self, read: ReadName, low: Offset, opened_at: Option<i64>, before: Past) {
+    /// Opens a window at a low marker; `recent` knows the events before it.
+    pub(super) fn open(&mut self, read: ReadName, low: Offset, opened_at: Option<i64>, recent: &RecentKeys) {
         self.changed.entry(read.table.name.clone()).or_default();
-        self.open.push(Window { read, low, opened_at, before, void: None, parts: None });
+        let (before, lacks_ids) = (recent.all(), recent.lacks_ids(&read.table.name));
+        self.open.push(Window { read, low, opened_at, before, lacks_ids, void: None, parts: None });
         self.opened_at = self.open.iter().filter_map(|window| window.opened_at).min();
     }
 

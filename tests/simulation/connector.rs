@@ -1,7 +1,12 @@
 //! A connector that delivers at least once: it publishes the log, and sometimes a stretch of it again, a single record
 //! late, or a marker not at all.
 
-use super::source::{Entry, Pos, Source, What};
+use std::collections::HashSet;
+
+use super::{
+    reads::Read,
+    source::{Entry, Pos, Source, What},
+};
 
 /// What the connector does next.
 #[derive(Clone, Copy, Debug)]
@@ -47,8 +52,8 @@ pub struct Record {
 pub const LATEST_DUPLICATE: usize = 20;
 
 /// Publishes the log: faults as `steps` say up to `calm`, then everything that is left.
-pub fn publish(source: &Source, steps: &[Step], calm: Pos) -> Vec<Record> {
-    let mut topic = Topic { records: Vec::new(), next: 0, spoil: None };
+pub fn publish(source: &Source, reads: &[Read], steps: &[Step], calm: Pos) -> Vec<Record> {
+    let mut topic = Topic { records: Vec::new(), next: 0, spoil: None, lost: HashSet::new() };
     for step in steps {
         match *step {
             Step::Forward(count) => {
@@ -62,7 +67,7 @@ pub fn publish(source: &Source, steps: &[Step], calm: Pos) -> Vec<Record> {
             Step::Again(back) => topic.again(usize::from(back) % LATEST_DUPLICATE),
             Step::LoseMarker => {
                 if topic.next < calm && source.log[topic.next].what.is_marker() {
-                    topic.next += 1;
+                    topic.lose(source, reads);
                 }
             }
             Step::Spoil(with_key) => topic.spoil = Some(if with_key { Shape::BadValue } else { Shape::BadKey }),
@@ -80,12 +85,28 @@ struct Topic {
     records: Vec<Record>,
     next: Pos,
     spoil: Option<Shape>,
+    /// Entries that are never published.
+    lost: HashSet<Pos>,
 }
 
 impl Topic {
+    /// Skips a marker. A statement that does not say what its read saw stays lost: nothing could tell it from a new one
+    /// if it came later.
+    fn lose(&mut self, source: &Source, reads: &[Read]) {
+        if let What::Part { read, .. } = source.log[self.next].what
+            && !reads[read].plan.form.has_snapshot()
+        {
+            self.lost.insert(self.next);
+        }
+        self.next += 1;
+    }
+
     fn publish_next(&mut self, source: &Source) {
         let (pos, entry) = (self.next, &source.log[self.next]);
         self.next += 1;
+        if self.lost.contains(&pos) {
+            return;
+        }
         let shape = match entry.what.row() {
             Some(_) => self.spoil.take().unwrap_or(Shape::Plain),
             None => Shape::Plain,

@@ -1,6 +1,6 @@
 //! The guarantee of DESIGN 7, from the source's true history.
 
-use sink_api::{Difference, Key, RowChange, Verdict};
+use sink_api::{Difference, Key, RowChange, Rule, Verdict};
 use sink_repair::{
     decode::Snapshot,
     statement::{RecentKeys, Statement},
@@ -90,7 +90,7 @@ impl Oracle<'_> {
         let in_window = place.is_in_window(self, table, id);
         let Some(seen) = &place.read.seen else { return };
         let snapshot = Snapshot { xmin: seen.xmin, xmax: seen.xmax, running: seen.xip.clone() };
-        let remembered = recent.unseen(&self.wire.tables[table].name, &snapshot).any(|key| key == encoded);
+        let remembered = recent.unseen(self.wire.name_of(table), &snapshot).any(|key| key == encoded);
         match (in_window, remembered) {
             (true, false) => report.window_alone += 1,
             (false, true) => report.visibility_alone += 1,
@@ -102,8 +102,8 @@ impl Oracle<'_> {
     /// Checks the sink when every record is applied and a pass ran with nothing lost.
     pub fn check_end(&self, content: &Content, report: &mut Report) -> Result<(), String> {
         for (number, read) in self.stream.reads.iter().enumerate().skip(self.stream.final_pass) {
-            let verdict = content.verdicts.get(&read_id(number)).map(String::as_str);
-            if verdict != Some("applied") {
+            let verdict = content.verdicts.get(&read_id(number));
+            if verdict != Some(&Verdict::Applied) {
                 return Err(format!("read-{number} of the final pass is {verdict:?}"));
             }
             let table = read.plan.table;
@@ -120,6 +120,21 @@ impl Oracle<'_> {
             }
         }
         report.cases += 1;
+        Ok(())
+    }
+
+    /// Checks that no read that settled was refused but for a truncate in its window.
+    pub fn check_calm(&self, content: &Content) -> Result<(), String> {
+        for (number, read) in self.stream.reads.iter().enumerate() {
+            let verdict = content.verdicts.get(&read_id(number));
+            if let Some(Verdict::Refused { rule, reason, .. }) = verdict
+                && read.settled
+                && read.plan.form.has_low()
+                && *rule != Rule::TableChange
+            {
+                return Err(format!("read-{number} settled and was refused by {rule}: {reason}"));
+            }
+        }
         Ok(())
     }
 

@@ -17,6 +17,18 @@ pub enum Form {
     Absence,
 }
 
+impl Form {
+    /// Whether the read has a low marker of its own in the stream.
+    pub fn has_low(self) -> bool {
+        matches!(self, Form::Chunk | Form::Keys)
+    }
+
+    /// Whether the statement says what its read saw.
+    pub fn has_snapshot(self) -> bool {
+        matches!(self, Form::Chunk | Form::Keys | Form::Info)
+    }
+}
+
 /// What is to be read.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
@@ -73,7 +85,7 @@ impl Read {
     /// Steps 1 and 2: emits the low marker and begins to wait.
     pub fn open(number: usize, plan: Plan, source: &mut Source) -> Read {
         let low = source.log.len();
-        if matches!(plan.form, Form::Chunk | Form::Keys) {
+        if plan.form.has_low() {
             source.emit(vec![What::Low { read: number }]);
         }
         Read {

@@ -61,7 +61,7 @@ impl fmt::Display for Report {
             let rules: Vec<String> = counts.iter().map(|(rule, count)| format!("{rule} {count}")).collect();
             format!("{total} ({})", rules.join(", "))
         };
-        writeln!(f, "simulation: {} cases", self.cases)?;
+        writeln!(f, "{} cases", self.cases)?;
         writeln!(f, "  statements applied {}, with {} orphans removed", self.applied, self.removed)?;
         writeln!(f, "  statements refused {}", by_rule(&self.refused))?;
         writeln!(f, "  statements held {}", by_rule(&self.held))?;

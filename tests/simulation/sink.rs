@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use sink_api::{Batch, Difference, Extent, Key, KeyList, LaneState, Merge, MergedChange, ReadId, Value};
+use sink_api::{Batch, Difference, Extent, Key, KeyList, LaneState, Merge, MergedChange, ReadId, Value, Verdict};
 use sink_repair::statement::Statement;
 
 use super::{source::Pos, wire::Wire};
@@ -11,7 +11,7 @@ use super::{source::Pos, wire::Wire};
 #[derive(Clone, Debug, Default)]
 pub struct Content {
     pub tables: Vec<BTreeMap<Key, Vec<Value>>>,
-    pub verdicts: BTreeMap<ReadId, String>,
+    pub verdicts: BTreeMap<ReadId, Verdict>,
     pub removed: Vec<(ReadId, usize, Key)>,
     /// The farthest place in the log of an event that was applied to a key.
     pub applied: HashMap<(usize, Key), Pos>,

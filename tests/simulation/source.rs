@@ -81,6 +81,7 @@ pub struct Source {
     pub initial: Vec<BTreeSet<i64>>,
     /// The rows that a new snapshot sees.
     pub visible: Vec<BTreeMap<i64, Row>>,
+    first_xid: u64,
     next_xid: u64,
     latest_completed: u64,
     running: BTreeSet<u64>,
@@ -101,6 +102,7 @@ impl Source {
             log: Vec::new(),
             visible: initial.iter().map(|keys| keys.iter().map(|key| (*key, row)).collect()).collect(),
             initial,
+            first_xid,
             next_xid: first_xid,
             latest_completed: first_xid - 1,
             running: BTreeSet::new(),
@@ -172,9 +174,11 @@ impl Source {
         }
     }
 
-    /// Uses up transaction ids elsewhere in the cluster.
+    /// Uses up transaction ids elsewhere in the cluster. All that a case is about stays within half of the 32-bit ids,
+    /// as PostgreSQL keeps all that is running.
     pub fn burn(&mut self, count: u64) {
-        self.next_xid += count;
+        let most = (self.first_xid + (1 << 31) - (1 << 20)).saturating_sub(self.next_xid);
+        self.next_xid += count.min(most);
         let last = self.assign();
         self.end(last);
     }

@@ -16,7 +16,8 @@ use super::{
 
 /// The sink's tables, and how their rows come.
 pub struct Wire {
-    pub tables: Vec<Arc<TableShape>>,
+    /// Each table's shape, as it was read from the catalog at different times.
+    shapes: Vec<[Arc<TableShape>; 2]>,
     sources: Vec<Arc<SourceTable>>,
     /// Records before this offset carry no transaction id.
     pub without_xid: usize,
@@ -35,11 +36,11 @@ fn keys(ids: &[i64]) -> KeyList {
     keys.iter().collect()
 }
 
-fn shape(table: usize) -> TableShape {
+fn shape(table: usize, type_name: &str) -> TableShape {
     let column = |name: &str| Column {
         name: name.into(),
         column_type: ColumnType::Int64,
-        type_name: "bigint".into(),
+        type_name: type_name.into(),
         nullable: false,
         generated: false,
         has_default: false,
@@ -61,38 +62,48 @@ impl Wire {
             table: format!("t{table}"),
         };
         Wire {
-            tables: (0..tables).map(|table| Arc::new(shape(table))).collect(),
+            shapes: (0..tables).map(|table| ["bigint", "int8"].map(|name| Arc::new(shape(table, name)))).collect(),
             sources: (0..tables).map(|table| Arc::new(source(table))).collect(),
             without_xid,
         }
     }
 
     pub fn table_of(&self, name: &TableName) -> usize {
-        self.tables.iter().position(|table| table.name == *name).expect("the sink has the table")
+        self.shapes.iter().position(|shapes| shapes[0].name == *name).expect("the sink has the table")
     }
 
-    pub fn decode(&self, offset: usize, record: &Record, reads: &[Read]) -> Result<Event, BadRecord> {
+    pub fn name_of(&self, table: usize) -> &TableName {
+        &self.shapes[table][0].name
+    }
+
+    /// Returns the shape of a table as it is known at `offset`: the catalog is read again now and then.
+    fn shape(&self, offset: usize, table: usize) -> Arc<TableShape> {
+        Arc::clone(&self.shapes[table][offset / 7 % 2])
+    }
+
+    /// Decodes a record. `mended` says that the records whose value could not be decoded can be by now.
+    pub fn decode(&self, offset: usize, record: &Record, reads: &[Read], mended: bool) -> Result<Event, BadRecord> {
         let xid = match record.shape {
             Shape::Tombstone => EventXid::Exempt,
             _ if offset < self.without_xid => EventXid::Unknown,
             _ => EventXid::Known(record.entry.xid as u32),
         };
         match (&record.entry.what, record.shape) {
-            (What::Put { table, key: id, .. } | What::Delete { table, key: id, .. }, Shape::BadValue) => {
-                Err(bad(Some((Arc::clone(&self.tables[*table]), key(*id)))))
+            (What::Put { table, key: id, .. } | What::Delete { table, key: id, .. }, Shape::BadValue) if !mended => {
+                Err(bad(Some((self.shape(offset, *table), key(*id)))))
             }
             (_, Shape::BadKey) => Err(bad(None)),
             (What::Put { table, key, version, large, from }, _) => {
-                Ok(self.row(*table, *key, *from, xid, upsert(*key, *version, *large)))
+                Ok(self.row(offset, *table, *key, *from, xid, upsert(*key, *version, *large)))
             }
             (What::Copy { table, key, row: Row { version, large } }, _) => {
-                Ok(self.row(*table, *key, None, EventXid::Exempt, upsert(*key, *version, Some(*large))))
+                Ok(self.row(offset, *table, *key, None, EventXid::Exempt, upsert(*key, *version, Some(*large))))
             }
-            (What::Delete { table, key, to }, _) => Ok(self.row(*table, *key, *to, xid, RowOp::Delete)),
-            (What::Truncate { table }, _) => Ok(Event::Truncate { table: Arc::clone(&self.tables[*table]), xid }),
-            (What::Low { read }, _) => Ok(Event::Low(self.name(*read, &reads[*read]))),
+            (What::Delete { table, key, to }, _) => Ok(self.row(offset, *table, *key, *to, xid, RowOp::Delete)),
+            (What::Truncate { table }, _) => Ok(Event::Truncate { table: self.shape(offset, *table), xid }),
+            (What::Low { read }, _) => Ok(Event::Low(self.name(offset, *read, &reads[*read]))),
             (What::Part { read, part, parts, asked, selected, changed }, shape) => Ok(Event::Part(Box::new(Part {
-                claim: self.claim(*read, &reads[*read]),
+                claim: self.claim(offset, *read, &reads[*read]),
                 part: *part as u32,
                 parts: *parts as u32,
                 asked: keys(asked),
@@ -105,9 +116,9 @@ impl Wire {
         }
     }
 
-    fn row(&self, table: usize, id: i64, other: Option<i64>, xid: EventXid, op: RowOp) -> Event {
+    fn row(&self, offset: usize, table: usize, id: i64, other: Option<i64>, xid: EventXid, op: RowOp) -> Event {
         Event::Row(RowEvent {
-            table: Arc::clone(&self.tables[table]),
+            table: self.shape(offset, table),
             source: Arc::clone(&self.sources[table]),
             key: key(id),
             other_key: other.map(key),
@@ -117,29 +128,28 @@ impl Wire {
         })
     }
 
-    fn name(&self, number: usize, read: &Read) -> ReadName {
+    fn name(&self, offset: usize, number: usize, read: &Read) -> ReadName {
         ReadName {
             read_id: read_id(number),
             source_table: self.sources[read.plan.table].short(),
-            table: Arc::clone(&self.tables[read.plan.table]),
+            table: self.shape(offset, read.plan.table),
         }
     }
 
-    fn claim(&self, number: usize, read: &Read) -> Claim {
+    fn claim(&self, offset: usize, number: usize, read: &Read) -> Claim {
         let plan = &read.plan;
         let bound =
             |bound: Option<i64>, closed: fn(Key) -> KeyBound| bound.map_or(KeyBound::Open, |id| closed(key(id)));
-        let (kind, has_range, has_snapshot) = match plan.form {
-            Form::Chunk => (StatementKind::Chunk, true, true),
-            Form::Keys => (StatementKind::Keys, false, true),
-            Form::Info => (StatementKind::ChunkInfo, true, true),
-            Form::PlainInfo => (StatementKind::ChunkInfo, true, false),
-            Form::Absence => (StatementKind::Absence, false, false),
+        let (kind, has_range) = match plan.form {
+            Form::Chunk => (StatementKind::Chunk, true),
+            Form::Keys => (StatementKind::Keys, false),
+            Form::Info | Form::PlainInfo => (StatementKind::ChunkInfo, true),
+            Form::Absence => (StatementKind::Absence, false),
         };
         let snapshot =
             read.seen.as_ref().map(|seen| Snapshot { xmin: seen.xmin, xmax: seen.xmax, running: seen.xip.clone() });
         Claim {
-            read: self.name(number, read),
+            read: self.name(offset, number, read),
             kind,
             range: match has_range {
                 true => KeyRange {
@@ -148,7 +158,7 @@ impl Wire {
                 },
                 false => KeyRange::ALL,
             },
-            snapshot: snapshot.filter(|_| has_snapshot),
+            snapshot: snapshot.filter(|_| plan.form.has_snapshot()),
             settled: read.settled,
             confirmed: plan.confirmed,
             rows: None,
@@ -164,7 +174,7 @@ fn upsert(key: i64, version: i64, large: Option<i64>) -> RowOp {
 
 /// Every other read lists its keys as intervals.
 fn set(read: usize, ids: &[i64]) -> KeySet {
-    if read % 2 == 0 {
+    if read.is_multiple_of(2) {
         return KeySet::List(keys(ids));
     }
     let mut intervals: Vec<(i64, i64)> = Vec::new();

@@ -29,6 +29,14 @@ pub struct Settings {
     /// Where the lane starts without a stored state, in percent of the topic's part before the final pass.
     pub start_percent: usize,
     pub max_removals: u64,
+    /// Whether every other life has narrower limits.
+    pub varies: bool,
+    /// Whether records that could not be decoded can be after the first restart.
+    pub mends: bool,
+    /// How many records before the frontier the topic still holds when a worker starts.
+    pub retention: Option<usize>,
+    /// Whether nothing befalls the worker during the final pass.
+    pub ends_calmly: bool,
 }
 
 /// What befalls the worker after it has taken some records.
@@ -63,6 +71,7 @@ pub fn settings() -> impl Strategy<Value = Settings> {
         prop_oneof![Just(1_usize), Just(3)],
         prop_oneof![3 => Just(0_usize), 2 => 0..100_usize],
         prop_oneof![1 => Just(2_u64), 3 => Just(1_000)],
+        any::<(bool, bool)>(),
     )
         .prop_map(
             |(
@@ -74,6 +83,7 @@ pub fn settings() -> impl Strategy<Value = Settings> {
                 unit_statements,
                 start_percent,
                 max_removals,
+                (varies, mends),
             )| Settings {
                 recent_bytes,
                 window_bytes,
@@ -83,6 +93,10 @@ pub fn settings() -> impl Strategy<Value = Settings> {
                 unit_statements,
                 start_percent,
                 max_removals,
+                varies,
+                mends,
+                retention: None,
+                ends_calmly: false,
             },
         )
 }
@@ -130,6 +144,7 @@ pub fn run(world: &World<'_>, sink: &mut Sink, steps: &[Step], report: &mut Repo
     while lane.next < world.stream.topic.len() {
         if let Some(Step { records: due, then }) = step
             && records >= usize::from(*due)
+            && !(world.settings.ends_calmly && lane.next >= world.stream.calm_offset())
         {
             lane = lane.meet(*then, world, sink, report)?;
             (step, records) = (steps.next(), 0);
@@ -160,28 +175,24 @@ impl Lane {
             partition_count: 1,
         };
         let state = stored.clone().unwrap_or(fresh);
-        let start = Start {
-            frontier: state.next_offset,
-            highest_xid: state.highest_xid,
-            unknown_past: state.unknown_past,
-            first_partition_count: state.partition_count,
-            partition_count: 1,
-        };
         let settings = world.settings;
+        let log_start = settings.retention.map_or(0, |kept| state.next_offset.0.saturating_sub_unsigned(kept as u64));
+        let (start, begin) = Start::resume(&state, Offset(log_start), 1);
+        let narrow = settings.varies && epoch.is_multiple_of(2);
         let limits = Limits {
-            recent_bytes: settings.recent_bytes,
+            recent_bytes: if narrow { 150 } else { settings.recent_bytes },
             window_bytes: settings.window_bytes,
             window_age_ms: settings.window_age_ms,
-            windows: settings.windows,
+            windows: if narrow { 2 } else { settings.windows },
         };
         Lane {
             epoch,
             stored,
             sequencer: Sequencer::new(start, limits),
             builder: UnitBuilder::default(),
-            recent: RecentKeys::new(settings.recent_bytes, state.highest_xid, state.unknown_past),
+            recent: RecentKeys::new(limits.recent_bytes, start.highest_xid, start.unknown_past),
             frontier: state.next_offset.0,
-            next: usize::try_from(state.memory_offset.0).expect("offsets are not negative"),
+            next: usize::try_from(begin.0).expect("offsets are not negative"),
             given: Vec::new(),
         }
     }
@@ -192,7 +203,7 @@ impl Lane {
         let offset = Offset(at as i64);
         self.next += 1;
         let mut steps = Vec::new();
-        match world.wire.decode(at, record, &world.stream.reads) {
+        match world.wire.decode(at, record, &world.stream.reads, world.settings.mends && self.epoch > 1) {
             Ok(event) => {
                 self.remember(offset, &event);
                 self.sequencer.push(offset, Some(record.timestamp), event, &mut steps);
@@ -314,7 +325,7 @@ impl Lane {
                     if let std::collections::btree_map::Entry::Vacant(entry) =
                         content.verdicts.entry(row.read_id.clone())
                     {
-                        entry.insert(row.verdict.as_str().to_owned());
+                        entry.insert(row.verdict.clone());
                         report.verdict(&row.verdict);
                     }
                 }
@@ -338,7 +349,7 @@ impl Lane {
     ) -> Result<(), String> {
         let table = world.wire.table_of(&statement.table.name);
         let difference = content.difference(table, statement);
-        let budget = RemovalBudget { removed_last_day: 0, rows: content.tables[table].len() as u64 };
+        let budget = RemovalBudget { rows: content.tables[table].len() as u64, ..RemovalBudget::default() };
         let caps = Caps { rows: world.settings.max_removals, ..Caps::default() };
         let verdict = judge(statement, &difference, &budget, &caps, OrphanPolicy::Remove);
         world.oracle.check(content, statement, &difference, &verdict, &self.recent, report)?;
@@ -351,8 +362,8 @@ impl Lane {
         if let Verdict::Refused { rule: Rule::Cascade, .. } = verdict {
             return Err("no table here has cascades".into());
         }
-        content.verdicts.insert(statement.read_id.clone(), verdict.as_str().to_owned());
         report.verdict(&verdict);
+        content.verdicts.insert(statement.read_id.clone(), verdict);
         Ok(())
     }
 }

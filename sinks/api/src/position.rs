@@ -100,7 +100,8 @@ pub struct LaneState {
     /// Where a restarted lane starts reading: the oldest low marker whose window is still open, else the
     /// frontier. Records between it and the frontier only rebuild windows and memory.
     pub memory_offset: Offset,
-    /// The highest transaction id among the records before `memory_offset`; `None` when none had one.
+    /// The highest transaction id among the records before `memory_offset`, with marks of the worker's in its upper bits;
+    /// `None` when none had one. Fits a signed 64-bit integer.
     pub highest_xid: Option<Xid>,
     /// Whether records before the lane's start are unknown to it (it began in the middle of a stream).
     pub unknown_past: bool,

@@ -203,7 +203,7 @@ fn a_topic_whose_rows_do_not_say_their_table_is_a_matter_of_set_up() {
 
     let unnamed = decode_one("orders", &[pair()], &row);
     let mut settings = DecodeSettings::default();
-    settings.mapping.assign("orders=inv.uu2").unwrap();
+    settings.mapping.assign("orders", &sink_api::TableName::new("inv", "uu2")).unwrap();
     let named = decoder(settings, "orders", &[pair()]).decode(&row);
 
     assert_eq!(

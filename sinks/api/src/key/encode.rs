@@ -51,6 +51,16 @@ impl KeyValue {
     }
 }
 
+/// Appends the encoding of text as one column: what [`KeyValue::Text`] does, for a text that is only borrowed.
+pub fn append_text(text: &str, out: &mut Vec<u8>) {
+    escaped(text.as_bytes(), out);
+}
+
+/// Appends the encoding of bytes as one column: what [`KeyValue::Bytes`] does, for bytes that are only borrowed.
+pub fn append_bytes(bytes: &[u8], out: &mut Vec<u8>) {
+    escaped(bytes, out);
+}
+
 /// Returns the encoding of an integer as one column.
 pub(crate) fn int(value: i64) -> [u8; 8] {
     (value ^ i64::MIN).to_be_bytes()

@@ -54,6 +54,7 @@ use serde::{Deserialize, Serialize};
 use crate::Decimal;
 
 pub use decode::KeyReader;
+pub use encode::{append_bytes, append_text};
 pub(crate) use encode::{int, int_of};
 
 /// The type of one key column: it says how the column's values are encoded.

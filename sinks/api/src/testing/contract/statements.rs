@@ -31,6 +31,9 @@ pub(super) async fn a_verdict_is_final(fixture: &impl Fixture) {
 
     assert_eq!((before, own.as_deref()), (None, Some("held")));
     assert_eq!((after.as_deref(), other), (Some("held"), None));
+    drop(unit);
+    let recorded = fixture.recorded(&read_id("r")).await;
+    assert_eq!(recorded.iter().map(|one| one.verdict.as_str()).collect::<Vec<_>>(), ["held"]);
 }
 
 pub(super) async fn a_verdict_counts_in_its_own_lane_and_incarnation_only(fixture: &impl Fixture) {

@@ -1,0 +1,272 @@
+//! The connection of one lane, and its units of work.
+//!
+//! A unit is one transaction. It ends in one of three ways: committed; rolled back at once after an error, so that no
+//! lock outlives it; or, when it is dropped in the middle (a future that was cancelled), by closing the connection,
+//! which makes the server roll back. The next unit opens a new one.
+
+use std::{fmt, sync::Arc};
+
+use sink_api::{
+    Batch, Difference, DifferenceQuery, ErrorClass, KeyList, LaneId, LaneState, Offset, ReadId, Removal, RemovalBudget,
+    SinkError, SinkLane, StatementRow, TableShape, Unit, Written,
+};
+use sqlx::{AssertSqlSafe, SqlSafeStr, postgres::PgArguments};
+
+use crate::{
+    Shared, catalog,
+    connect::Session,
+    difference,
+    errors::{self, classify},
+    frontier, removal, statement,
+    tables::{LanePlans, outdated},
+    write,
+};
+
+/// The write side of one lane.
+pub struct PostgresLane {
+    shared: Arc<Shared>,
+    id: LaneId,
+    epoch: i64,
+    /// `None` after the connection was lost, until the next use.
+    session: Option<Session>,
+    plans: LanePlans,
+}
+
+impl fmt::Debug for PostgresLane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresLane").field("id", &self.id).field("epoch", &self.epoch).finish_non_exhaustive()
+    }
+}
+
+impl PostgresLane {
+    pub(crate) fn new(shared: Arc<Shared>, id: LaneId, epoch: i64, session: Session) -> PostgresLane {
+        PostgresLane { shared, id, epoch, session: Some(session), plans: LanePlans::default() }
+    }
+
+    /// Begins a transaction, on a new connection when the old one is lost or turns out to be.
+    async fn begin_transaction(&mut self) -> Result<(), SinkError> {
+        if let Some(mut session) = self.session.take() {
+            match session.begin().await {
+                Ok(()) => {
+                    self.session = Some(session);
+                    return Ok(());
+                }
+                Err(error) if classify("begin", &error).class != ErrorClass::Transient => {
+                    return Err(classify("begin a unit of work", &error));
+                }
+                Err(error) => {
+                    let error = classify("begin a unit of work", &error);
+                    tracing::warn!(lane = %self.id, %error, "connection to the sink lost, connecting again");
+                }
+            }
+        }
+        let mut session = self.shared.connector.open().await?;
+        session.begin().await.map_err(|error| classify("begin a unit of work", &error))?;
+        self.session = Some(session);
+        Ok(())
+    }
+
+    /// Rolls back; a connection that cannot is dropped.
+    async fn roll_back(&mut self) {
+        if let Some(mut session) = self.session.take()
+            && session.rollback().await.is_ok()
+        {
+            self.session = Some(session);
+        }
+    }
+
+    /// Whether the catalog still has the table as a shape says; asked when a value did not fit.
+    async fn is_current(&mut self, shape: &TableShape) -> bool {
+        if self.begin_transaction().await.is_err() {
+            return true;
+        }
+        let now = match connected(&mut self.session) {
+            Ok(session) => catalog::describe(session, &shape.name).await,
+            Err(error) => Err(error),
+        };
+        self.roll_back().await;
+        now.is_ok_and(|table| *table.shape == *shape)
+    }
+}
+
+fn connected(session: &mut Option<Session>) -> Result<&mut Session, SinkError> {
+    session
+        .as_mut()
+        .ok_or_else(|| SinkError::new(ErrorClass::Transient, "the unit of work is over: its connection is lost"))
+}
+
+impl SinkLane for PostgresLane {
+    type Unit<'a> = PostgresUnit<'a>;
+
+    async fn begin(&mut self, expected: Option<&LaneState>) -> Result<PostgresUnit<'_>, SinkError> {
+        self.begin_transaction().await?;
+        let expected = expected.map(|state| state.next_offset);
+        // From here on a drop closes the connection.
+        let mut unit = PostgresUnit { lane: self, expected, live: true };
+        let Parts { session, id, epoch, .. } = unit.parts()?;
+        let result = match frontier::look(session, id, epoch).await {
+            Ok(row) => frontier::check_expected(&row, id, expected),
+            Err(error) => Err(error),
+        };
+        unit.settle(result).await?;
+        Ok(unit)
+    }
+
+    async fn committed(&mut self) -> Result<Option<LaneState>, SinkError> {
+        self.begin_transaction().await?;
+        let mut unit = PostgresUnit { lane: self, expected: None, live: true };
+        // A commit in doubt holds the row until it is in or out.
+        let Parts { session, id, epoch, .. } = unit.parts()?;
+        let result = frontier::lock(session, id, epoch).await;
+        let row = unit.settle(result).await?;
+        unit.live = false;
+        unit.lane.roll_back().await;
+        Ok(row.state_of(unit.lane.id.topic_id).cloned())
+    }
+}
+
+/// One unit of work.
+pub struct PostgresUnit<'a> {
+    lane: &'a mut PostgresLane,
+    /// The offset that was committed when it began.
+    expected: Option<Offset>,
+    live: bool,
+}
+
+impl fmt::Debug for PostgresUnit<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresUnit").field("lane", &self.lane.id).field("live", &self.live).finish()
+    }
+}
+
+impl Drop for PostgresUnit<'_> {
+    fn drop(&mut self) {
+        if self.live {
+            self.lane.session = None;
+        }
+    }
+}
+
+impl PostgresUnit<'_> {
+    /// Passes a result on; an error ends the unit.
+    async fn settle<T>(&mut self, result: Result<T, SinkError>) -> Result<T, SinkError> {
+        if result.is_err() && self.live {
+            self.lane.roll_back().await;
+            self.live = false;
+        }
+        result
+    }
+
+    /// Returns the parts that a step works with.
+    fn parts(&mut self) -> Result<Parts<'_>, SinkError> {
+        if !self.live {
+            return Err(SinkError::new(ErrorClass::Transient, "the unit of work is over: an earlier step failed"));
+        }
+        let PostgresLane { shared, id, session, plans, epoch } = &mut *self.lane;
+        Ok(Parts { shared, id, epoch: *epoch, session: connected(session)?, plans })
+    }
+}
+
+/// What a step of a unit works with.
+struct Parts<'p> {
+    shared: &'p Shared,
+    id: &'p LaneId,
+    epoch: i64,
+    session: &'p mut Session,
+    plans: &'p mut LanePlans,
+}
+
+impl Unit for PostgresUnit<'_> {
+    async fn write(&mut self, batch: &Batch) -> Result<Written, SinkError> {
+        let Parts { shared, session, plans, .. } = self.parts()?;
+        let result = write::batch(session, &shared.tables, plans, batch).await;
+        let mut result = self.settle(result).await;
+        // What we refused ourselves we refused by the shape; a table that was altered since deserves another look.
+        if let Err(error) = &result
+            && error.class == ErrorClass::Data
+            && error.code.is_none()
+        {
+            for changes in &batch.tables {
+                if !self.lane.is_current(&changes.table).await {
+                    result = Err(outdated(&changes.table.name));
+                    break;
+                }
+            }
+        }
+        result
+    }
+
+    async fn truncate(&mut self, table: &TableShape) -> Result<(), SinkError> {
+        let Parts { session, .. } = self.parts()?;
+        let name = crate::identifier::quote_table(&table.name);
+        let sql = AssertSqlSafe(format!("TRUNCATE TABLE {name}")).into_sql_str();
+        let done = session.execute(&sql, PgArguments::default()).await;
+        let result = done.map(drop).map_err(|error| {
+            let told = classify(&format!("truncate {}", table.name), &error);
+            match errors::code(&error) {
+                Some("42501") => told.hint(format!("GRANT TRUNCATE ON {name} to the sink's role")),
+                Some("0A000") => told.hint("drop the foreign keys that refer to the table, or empty it by hand"),
+                _ => told,
+            }
+        });
+        self.settle(result).await
+    }
+
+    async fn verdict(&mut self, read_id: &ReadId) -> Result<Option<String>, SinkError> {
+        let Parts { session, id, .. } = self.parts()?;
+        let result = statement::verdict(session, id, read_id).await;
+        self.settle(result).await
+    }
+
+    async fn difference(&mut self, query: &DifferenceQuery<'_>) -> Result<Difference, SinkError> {
+        let Parts { shared, session, plans, .. } = self.parts()?;
+        let result = match plans.of(&shared.tables, session, query.table).await {
+            Ok(plans) => difference::find(session, &plans.table, query).await,
+            Err(error) => Err(error),
+        };
+        self.settle(result).await
+    }
+
+    async fn removal_budget(&mut self, table: &TableShape) -> Result<RemovalBudget, SinkError> {
+        let Parts { shared, session, .. } = self.parts()?;
+        let known = match shared.tables.known(&table.name) {
+            Some(known) => Ok(known),
+            None => catalog::describe(session, &table.name).await,
+        };
+        let result = match known {
+            Ok(known) => removal::budget(session, &known).await,
+            Err(error) => Err(error),
+        };
+        self.settle(result).await
+    }
+
+    async fn remove(&mut self, removal: &Removal<'_>) -> Result<u64, SinkError> {
+        let Parts { shared, session, plans, id, .. } = self.parts()?;
+        let result = match plans.of(&shared.tables, session, removal.table).await {
+            Ok(plans) => removal::remove(session, &plans.table, id, removal).await,
+            Err(error) => Err(error),
+        };
+        self.settle(result).await
+    }
+
+    async fn record(&mut self, statement: &StatementRow, orphans: &KeyList) -> Result<(), SinkError> {
+        let Parts { shared, session, id, .. } = self.parts()?;
+        let table = statement.table.as_ref().and_then(|name| shared.tables.known(name));
+        let result = statement::record(session, id, table.as_deref(), statement, orphans).await;
+        self.settle(result).await
+    }
+
+    async fn commit(mut self, state: &LaneState) -> Result<(), SinkError> {
+        let expected = self.expected;
+        let Parts { session, id, epoch, .. } = self.parts()?;
+        let result = frontier::advance(session, id, epoch, expected, state).await;
+        self.settle(result).await?;
+        let Parts { session, id, .. } = self.parts()?;
+        let doing = format!("commit lane {id}");
+        let result = session.commit().await.map_err(|error| classify(&doing, &error));
+        if result.is_ok() {
+            self.live = false;
+        }
+        self.settle(result).await
+    }
+}

@@ -1,0 +1,74 @@
+//! Which stream feeds which table: one source and one topic, or statements on the table are void.
+
+use sink_api::{LaneId, SinkError, TableName, TopicId};
+use sqlx::{
+    Arguments, Row,
+    postgres::{PgArguments, PgRow},
+};
+
+use crate::{connect::Session, errors::classify, frontier};
+
+/// Notes that a stream feeds a table. Returns the one that was noted first when that is another one.
+pub(crate) async fn claim(
+    session: &mut Session,
+    table: &TableName,
+    source: &str,
+    lane: &LaneId,
+) -> Result<Option<String>, SinkError> {
+    let fail = |error: sqlx::Error| classify(&format!("claim table {table}"), &error);
+    let mut arguments = table_arguments(table);
+    let _ = arguments.add(source);
+    let _ = arguments.add(&lane.topic);
+    let _ = arguments.add(frontier::uuid(&lane.topic_id));
+    let _ = arguments.add(&lane.name);
+    session.begin().await.map_err(fail)?;
+    session.own(CLAIM, arguments).await.map_err(fail)?;
+    let rows = session.own_all(HOLDERS, table_arguments(table)).await.map_err(fail)?;
+    session.commit().await.map_err(fail)?;
+    let row = rows.first().ok_or_else(|| fail(sqlx::Error::RowNotFound))?;
+    let first: String = row.try_get(0).map_err(fail)?;
+    let topic_id: TopicId = frontier::topic_id(row, "topic_id").map_err(fail)?;
+    if first == source && topic_id == lane.topic_id {
+        return Ok(None);
+    }
+    describe(row).map(Some).map_err(fail)
+}
+
+/// Returns the streams that feed a table, when there is more than one.
+pub(crate) async fn several(session: &mut Session, table: &TableName) -> Result<Vec<String>, sqlx::Error> {
+    let rows = session.own_all(HOLDERS, table_arguments(table)).await?;
+    if rows.len() < 2 { Ok(Vec::new()) } else { rows.iter().map(describe).collect() }
+}
+
+fn describe(row: &PgRow) -> Result<String, sqlx::Error> {
+    let (source, topic): (String, String) = (row.try_get(0)?, row.try_get(1)?);
+    Ok(format!("{source} by topic {topic} (id {})", frontier::topic_id(row, "topic_id")?))
+}
+
+/// Gives a table's claim up. Returns whether there was one.
+pub(crate) async fn release(session: &mut Session, table: &TableName) -> Result<bool, SinkError> {
+    let fail = |error: sqlx::Error| classify(&format!("release table {table}"), &error);
+    session.begin().await.map_err(fail)?;
+    let released = session.own(RELEASE, table_arguments(table)).await.map_err(fail)?;
+    session.commit().await.map_err(fail)?;
+    Ok(released > 0)
+}
+
+fn table_arguments(table: &TableName) -> PgArguments {
+    let mut arguments = PgArguments::default();
+    let _ = arguments.add(&table.schema);
+    let _ = arguments.add(&table.name);
+    arguments
+}
+
+const CLAIM: &str = "
+INSERT INTO sink_repair.stream (table_schema, table_name, source, topic, topic_id, claimed_by)
+VALUES ($1, $2, $3, $4, $5, $6)
+ON CONFLICT (table_schema, table_name, source, topic_id) DO NOTHING";
+
+const HOLDERS: &str = "
+SELECT source, topic, uuid_send(topic_id) AS topic_id FROM sink_repair.stream
+WHERE table_schema = $1 AND table_name = $2
+ORDER BY claimed_at, source";
+
+const RELEASE: &str = "DELETE FROM sink_repair.stream WHERE table_schema = $1 AND table_name = $2";

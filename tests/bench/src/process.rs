@@ -1,0 +1,74 @@
+//! CPU time and memory of processes, from /proc.
+
+use std::fs;
+
+use anyhow::{Context, Result};
+
+/// Ticks of the kernel's process clock in a second, as user space sees them: 100 on every Linux that Rust runs on.
+const TICKS: f64 = 100.0;
+
+/// CPU seconds of a process itself, in user mode and in the kernel.
+pub fn cpu(pid: u32) -> Result<f64> {
+    let fields = stat(pid)?;
+    Ok((fields[11] + fields[12]) as f64 / TICKS)
+}
+
+/// CPU seconds of a process, of its living children and of those that it has waited for: a PostgreSQL server with all
+/// its backends, when given the postmaster.
+pub fn cpu_with_children(pid: u32) -> Result<f64> {
+    let fields = stat(pid)?;
+    let mut ticks: u64 = fields[11..15].iter().sum();
+    for entry in fs::read_dir("/proc")? {
+        let Some(child) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        // A process may end between the listing and the look.
+        if let Ok(fields) = stat(child)
+            && fields[1] == u64::from(pid)
+        {
+            ticks += fields[11] + fields[12];
+        }
+    }
+    Ok(ticks as f64 / TICKS)
+}
+
+/// The parent of a process.
+pub fn parent(pid: u32) -> Result<u32> {
+    Ok(u32::try_from(stat(pid)?[1])?)
+}
+
+/// The most memory that a process has held, in MB.
+pub fn peak_mb(pid: u32) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM")?;
+    let kb: u64 = line.split_whitespace().next().context("no number in VmHWM")?.parse()?;
+    Ok(kb / 1024)
+}
+
+/// The fields of `/proc/PID/stat` behind the name, which may hold anything; letters and negative numbers as 0. The
+/// first is the state, so field k of proc(5) is at k - 3.
+fn stat(pid: u32) -> Result<Vec<u64>> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let (_, rest) = text.rsplit_once(") ").context("read /proc/PID/stat")?;
+    Ok(rest.split_whitespace().map(|field| field.parse().unwrap_or(0)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn this_process_has_used_what_it_has_used() {
+        let pid = std::process::id();
+        let before = cpu(pid).unwrap();
+
+        let start = std::time::Instant::now();
+        while cpu(pid).unwrap() < before + 0.2 {
+            assert!(start.elapsed().as_secs() < 60, "busy for a minute without CPU time");
+        }
+
+        assert!(cpu_with_children(pid).unwrap() >= before + 0.2);
+        assert!(peak_mb(pid).unwrap() > 0);
+        assert_eq!(parent(pid).unwrap(), std::os::unix::process::parent_id());
+    }
+}
