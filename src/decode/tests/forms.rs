@@ -1,6 +1,6 @@
 //! Which form a record has: other records of Debezium, tombstones, flattened rows, signal tables.
 
-use sink_api::{Key, RowOp, Value};
+use sink_api::{RowOp, Value};
 
 use super::{decode, decode_one, decoder, fixture, int_key, record, scenario_shapes, shape};
 use crate::decode::{DecodeError, DecodeSettings, Event, EventXid, OtherRecord, RowEvent, SourceTable};
@@ -307,8 +307,11 @@ fn forms_may_change_from_record_to_record() {
         event => panic!("{event:?}"),
     };
 
-    let (mut with, mut without): (Vec<(Key, String)>, Vec<(Key, String)>) =
-        of("on").iter().zip(&of("off")).map(|(on, off)| (decode(on), decode(off))).unzip();
+    let (mut with, mut without) = (Vec::new(), Vec::new());
+    for (on, off) in of("on").iter().zip(&of("off")) {
+        with.push(decode(on));
+        without.push(decode(off));
+    }
     with.sort();
     without.sort();
 
