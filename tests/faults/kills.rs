@@ -16,8 +16,8 @@ use crate::side_writer::SideWriter;
 use crate::source_log::SourceLog;
 use crate::violence::{Numbers, kill_parts, kill_workers, tend_connector};
 
-/// Keys of a read: a pass over the table is about ten statements.
-const CHUNK: usize = 250;
+/// Keys of a read: a pass over the table is about a dozen statements.
+const CHUNK: usize = 150;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kills_under_load_leave_no_statement_half_done_and_no_live_row_lost() -> Result<()> {
@@ -25,7 +25,14 @@ async fn kills_under_load_leave_no_statement_half_done_and_no_live_row_lost() ->
     let stack = Stack::from_env()?;
     let (numbers, seed, begin) = (Numbers::of_scale(), rig::seed()?, Instant::now());
     say(format!("{numbers:?}, SINK_REPAIR_FAULTS_SEED={seed}"));
-    let pipeline = Pipeline::builder(&stack, "kills").table("orders", load::ORDERS).seed(load::SEED).start().await?;
+    let pipeline = Pipeline::builder(&stack, "kills")
+        .table("orders", load::ORDERS)
+        .seed(load::SEED)
+        // Ten seconds by default, for which a connector waits whose slot its killed predecessor still holds.
+        .property("slot.retry.delay.ms", "1000")
+        .property("slot.max.retries", "60")
+        .start()
+        .await?;
     let mut sink = pipeline.sink().await?;
     sink.run(format!("CREATE TABLE orders ({})", load::ORDERS)).await?;
     audit::install(&pipeline).await?;
@@ -34,8 +41,8 @@ async fn kills_under_load_leave_no_statement_half_done_and_no_live_row_lost() ->
     let arguments = arguments(&stack, &pipeline);
 
     let load = Load::start(&pipeline, 3, Duration::from_millis(50), seed).await?;
-    let passes = Passes::start(&pipeline, "orders", CHUNK, Duration::from_millis(500)).await?;
-    let side = SideWriter::start(&pipeline, Duration::from_millis(150), seed).await?;
+    let passes = Passes::start(&pipeline, "orders", CHUNK, Duration::from_secs(1)).await?;
+    let side = SideWriter::start(&pipeline, Duration::from_millis(400), seed).await?;
     let (over, ended) = watch::channel(false);
     let tending = tokio::spawn(tend_connector(stack.clone(), pipeline.name.clone(), ended));
     let others = |kinds: &[(Part, u32)], salt: u64| {
@@ -54,7 +61,6 @@ async fn kills_under_load_leave_no_statement_half_done_and_no_live_row_lost() ->
     passes.stop().await?;
     let written = load.stop().await?;
     let last_pass = pipeline.bracket("orders").await?.pass(CHUNK).await?;
-    stack.connector(&["running", &pipeline.name]).await?;
     let mut sink = pipeline.sink().await?;
     until("every statement of the last pass has its verdict", LIMIT, async || {
         if let Some(status) = worker.ended()? {
@@ -70,8 +76,10 @@ async fn kills_under_load_leave_no_statement_half_done_and_no_live_row_lost() ->
     let _ = over.send(true);
     let restarts = tending.await?;
     say(format!(
-        "load: {written:?}; side writer: {damage:?}; connector restarted by hand {restarts} times; {} lanes started",
-        lives.lanes_started
+        "load: {written:?}; side writer: {damage:?}; connector restarted by hand {restarts} times; {} lanes started, {:.1} s \
+         after their worker on average",
+        lives.lanes_started,
+        lives.starting.iter().sum::<Duration>().as_secs_f64() / lives.starting.len().max(1) as f64
     ));
     for line in audit::verdicts(&mut sink).await? {
         say(line);

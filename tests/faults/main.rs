@@ -10,10 +10,16 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod audit;
+mod away;
+mod broker;
+mod counters;
 mod kills;
 mod load;
 mod passes;
+mod proxy;
 mod rig;
+mod scaling;
 mod side_writer;
 mod source_log;
+mod standing_still;
 mod violence;

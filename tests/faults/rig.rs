@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use test_support::{Pipeline, Stack, Worker, compare, until};
+use test_support::{Pipeline, Stack, Worker, compare};
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// The program.
@@ -101,24 +101,4 @@ pub async fn until_equal(pipeline: &Pipeline, table: &str, limit: Duration) -> R
         }
         tokio::time::sleep(Duration::from_millis(250)).await;
     }
-}
-
-/// Waits until the sink's frontiers of a topic have reached the ends that the topic has now.
-pub async fn until_caught_up(stack: &Stack, pipeline: &Pipeline, topic: &str, limit: Duration) -> Result<()> {
-    let ends = test_support::kafka::end_offsets(stack, topic).await?;
-    let mut sink = pipeline.sink().await?;
-    until(&format!("the frontiers of {topic} reach {ends:?}"), limit, async || {
-        for (partition, end) in ends.iter().enumerate() {
-            let frontier = sink
-                .number(format!(
-                    "SELECT coalesce(max(next_offset), 0) FROM sink_repair.frontier WHERE topic = '{topic}' AND partition = {partition}"
-                ))
-                .await?;
-            if frontier < *end {
-                return Ok(None);
-            }
-        }
-        Ok(Some(()))
-    })
-    .await
 }

@@ -61,9 +61,9 @@ async fn write(
         };
         // The sink is killed now and then; it comes back.
         let Ok(mut connected) = connected else { continue };
-        let done = match rng.random_range(0..3) {
+        let done = match rng.random_range(0..12) {
             0 => delete(&mut connected).await.map(|rows| damage.deleted += rows),
-            1 => plant(&mut connected, &stranger(&mut rng)).await.map(|rows| damage.planted += rows),
+            1..6 => plant(&mut connected, &stranger(&mut rng)).await.map(|rows| damage.planted += rows),
             _ => {
                 let key = Key::random(&mut rng);
                 let live =
@@ -92,10 +92,12 @@ async fn plant(sink: &mut Database, key: &Key) -> Result<u64> {
     Ok(planted.len() as u64)
 }
 
+/// Several at once and seldom: a request for missing rows that comes while another one is answered may fail the
+/// connector (a known race of its signal thread, debezium/debezium#6147), and then nothing flows.
 async fn delete(sink: &mut Database) -> Result<u64> {
     let gone = sink
         .column(
-            "DELETE FROM orders WHERE (shop, code) = (SELECT shop, code FROM orders ORDER BY random() LIMIT 1) \
+            "DELETE FROM orders WHERE (shop, code) IN (SELECT shop, code FROM orders ORDER BY random() LIMIT 5) \
              RETURNING 'x'",
         )
         .await?;

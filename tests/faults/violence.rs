@@ -33,19 +33,29 @@ impl Numbers {
 
     /// About how long the worker's kills take; the others are spread over it.
     pub fn span(&self) -> Duration {
-        LIFE.mul_f64(f64::from(self.worker) * 0.5)
+        Duration::from_millis(2_500) * self.worker
     }
 }
 
-/// The longest life of a worker; the shortest is nothing, so that some die while they start. A worker that replaces a
-/// killed one waits until the group has noticed the death.
-const LIFE: Duration = Duration::from_millis(5_500);
+/// The longest that a worker is at work before it is killed: some units, some statements.
+const AT_WORK: Duration = Duration::from_millis(2_000);
+
+/// The longest life of those that are killed while they start.
+const STARTING: Duration = Duration::from_millis(1_500);
+
+/// One in so many is killed while it starts; such a death is another member that the group has to miss first.
+const WHILE_STARTING: u32 = 4;
+
+/// When a lane has not started by then, since something else was killed, its worker dies all the same.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What the workers' logs said.
 #[derive(Debug, Default)]
 pub struct Lives {
     pub killed: u32,
     pub lanes_started: u64,
+    /// How long lanes took to start, those that had the time.
+    pub starting: Vec<Duration>,
     pub statements: u64,
     /// Lines of level ERROR, without their times.
     pub errors: BTreeMap<String, u64>,
@@ -73,7 +83,15 @@ pub async fn kill_workers(arguments: &[String], times: u32, seed: u64) -> Result
     let mut lives = Lives::default();
     let mut worker = rig::start(arguments)?;
     while lives.killed < times {
-        tokio::time::sleep(LIFE.mul_f64(rng.random())).await;
+        let born = Instant::now();
+        if rng.random_ratio(1, WHILE_STARTING) {
+            tokio::time::sleep(STARTING.mul_f64(rng.random())).await;
+        } else {
+            if worker.logged("lane started", PATIENCE).await.is_ok() {
+                lives.starting.push(born.elapsed());
+            }
+            tokio::time::sleep(AT_WORK.mul_f64(rng.random())).await;
+        }
         if let Some(status) = worker.ended()? {
             bail!("the worker gave up ({status}):\n{}", worker.log());
         }
