@@ -263,7 +263,8 @@ impl Pipeline {
     pub async fn streams(&self) -> Result<()> {
         let mut source = self.stack.source().await?;
         let active = format!("SELECT count(*) FROM pg_replication_slots WHERE slot_name = '{}' AND active", self.name);
-        until(&format!("connector {} streams", self.name), Duration::from_secs(60), async || {
+        // A snapshot of a large table goes first, on a machine that may be busy.
+        until(&format!("connector {} streams", self.name), Duration::from_secs(180), async || {
             Ok((source.number(&active).await? == 1).then_some(()))
         })
         .await
