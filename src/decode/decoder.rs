@@ -13,7 +13,8 @@
 //! | `status`, `event_count`; `ddl`; `aggregate_type` | transaction metadata, a schema change, a notification |
 //! | anything else that is an object | a flattened row |
 //!
-//! A value that is JSON `null`, or a payload that is, is no tombstone: Kafka compacts none, and Connect writes none.
+//! A value that is JSON `null`, or a payload that is, is a tombstone too, though none that Kafka compacts: with
+//! `delete.tombstone.handling.mode=tombstone` it is all that `JsonConverter` leaves of a delete.
 
 use std::sync::Arc;
 
@@ -112,7 +113,7 @@ impl Decoder {
         }
         let split = self.values.split(value)?;
         if split.payload.trim_ascii() == "null" {
-            return Err(Fault::value("the value is JSON null, which is no tombstone"));
+            return self.tombstone(record, feed);
         }
         let top = Top::parse(split.payload)?;
         if top.is_envelope() {
