@@ -10,7 +10,7 @@ use test_support::{Database, Pipeline, Stack, Worker, run, until};
 pub const BINARY: &str = env!("CARGO_BIN_EXE_sink-repair");
 
 /// Long enough for a machine that builds and tests other things meanwhile.
-pub const LIMIT: Duration = Duration::from_secs(60);
+pub const LIMIT: Duration = Duration::from_secs(25);
 
 /// The arguments of a worker; those of a test are added to them.
 #[derive(Clone, Debug)]
