@@ -27,24 +27,29 @@ const TIMESTAMP_MINUS_INFINITY: i64 = -9_223_372_036_832_400_000;
 /// What Debezium writes for a date of `infinity`: the driver's constant cut to 32 bits when it reads the table,
 /// PostgreSQL's own largest day past 32 bits when it reads the log.
 const DATE_INFINITY: [i32; 2] = [-622_191_234, -2_147_472_692];
-/// The same of `-infinity`, from the log. Read from the table it is a day that exists (622191232), and stays that.
-const DATE_MINUS_INFINITY: i32 = -2_147_472_691;
+/// The same of `-infinity`. The driver's constant lies before Christ, and Debezium loses that when it reads the table.
+const DATE_MINUS_INFINITY: [i32; 2] = [-625_821_272, -2_147_472_691];
 
-/// Years that only the driver's constants reach, in ISO text.
+/// The same in ISO text, as far as it comes from the table: years that only the driver's constants reach.
 const YEAR_OF_INFINITY: i64 = 292_278_994;
-const YEAR_OF_MINUS_INFINITY: i64 = -292_275_055;
+const YEAR_OF_MINUS_INFINITY: i64 = 292_269_055;
 
 /// Reads days since 1970-01-01.
 pub(super) fn days(column: &ColumnType, raw: &RawValue) -> Result<Value, Misfit> {
     if *column != ColumnType::Date {
         return Err(Misfit::Types);
     }
-    let days = i32::try_from(int(raw)?).map_err(|_| OUT_OF_RANGE)?;
-    Ok(Value::Date(match days {
+    date(int(raw)?).map(Value::Date)
+}
+
+/// Takes a day as Debezium counts it.
+fn date(days: i64) -> Result<i32, Misfit> {
+    let days = i32::try_from(days).map_err(|_| OUT_OF_RANGE)?;
+    Ok(match days {
         days if DATE_INFINITY.contains(&days) => i32::MAX,
-        DATE_MINUS_INFINITY => i32::MIN,
+        days if DATE_MINUS_INFINITY.contains(&days) => i32::MIN,
         days => days,
-    }))
+    })
 }
 
 /// Reads a number of `unit`s as microseconds.
@@ -151,9 +156,9 @@ fn date_text(text: &str) -> Result<i32, Misfit> {
     }
     let year = scan.finish(date.0)?;
     match year {
-        YEAR_OF_INFINITY.. => Ok(i32::MAX),
-        ..=YEAR_OF_MINUS_INFINITY => Ok(i32::MIN),
-        year => i32::try_from(days_from_civil(year, date.1, date.2)).map_err(|_| OUT_OF_RANGE),
+        YEAR_OF_INFINITY => Ok(i32::MAX),
+        YEAR_OF_MINUS_INFINITY => Ok(i32::MIN),
+        year => self::date(days_from_civil(year, date.1, date.2)),
     }
 }
 
@@ -180,10 +185,10 @@ fn timestamp_text(text: &str, zone: Zone, digits: u8) -> Result<i64, Misfit> {
     let time = scan.time()?;
     let offset = scan.zone_as(zone)?;
     let year = scan.finish(year)?;
-    let micros = days_from_civil(year, month, day)
-        .checked_mul(MICROS_PER_DAY)
-        .and_then(|micros| micros.checked_add(time - offset * 1_000_000))
-        .ok_or(OUT_OF_RANGE)?;
+    // In 128 bits: the first day of all begins before the first microsecond.
+    let micros = i128::from(days_from_civil(year, month, day)) * i128::from(MICROS_PER_DAY)
+        + i128::from(time - offset * 1_000_000);
+    let micros = i64::try_from(micros).map_err(|_| OUT_OF_RANGE)?;
     match micros {
         TIMESTAMP_INFINITY if zone == Zone::None => Ok(i64::MAX),
         TIMESTAMP_MINUS_INFINITY if zone == Zone::None => Ok(i64::MIN),
@@ -329,4 +334,37 @@ fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
     let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
     era * 146_097 + day_of_era - 719_468
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, missing_docs)]
+
+    use super::*;
+
+    // What Debezium 3.6.1 writes, read from the table and from the log.
+    #[test]
+    fn infinite_dates_are_known_by_what_the_driver_makes_of_them() {
+        let number = |text: &str| days(&ColumnType::Date, &RawValue::from_string(text.to_owned()).unwrap()).unwrap();
+        let iso = |text: &str| Value::Date(date_text(text).unwrap());
+
+        for infinity in [number("-622191234"), number("-2147472692"), iso("+292278994-08-16Z"), iso("-5877611-06-21Z")]
+        {
+            assert_eq!(infinity, Value::Date(i32::MAX));
+        }
+        for infinity in [number("-625821272"), number("-2147472691"), iso("+292269055-12-02Z"), iso("-5877611-06-22Z")]
+        {
+            assert_eq!(infinity, Value::Date(i32::MIN));
+        }
+        assert_eq!(iso("+5874897-12-31Z"), number("2145042905"));
+    }
+
+    #[test]
+    fn infinite_timestamps_are_known_in_iso_text() {
+        let iso = |text: &str| timestamp_text(text, Zone::None, 6);
+
+        assert_eq!(iso("+294247-01-10T04:00:25.2Z"), Ok(i64::MAX));
+        assert_eq!(iso("-290308-12-21T19:59:27.6Z"), Ok(i64::MIN));
+        assert_eq!(iso("-290308-12-21T00:00:00Z"), Err(OUT_OF_RANGE));
+    }
 }

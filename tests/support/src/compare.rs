@@ -2,13 +2,13 @@
 
 use std::cmp::Ordering;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail, ensure};
 use futures::TryStreamExt;
 use futures::stream::BoxStream;
 use sqlx::{AssertSqlSafe, Row};
 
 use crate::Database;
-use crate::postgres::quoted_table;
+use crate::postgres::{quoted, quoted_table};
 
 /// What differs; rows are PostgreSQL's own text of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,14 +36,37 @@ pub async fn difference(
     sink: &mut Database,
     sink_table: &str,
 ) -> Result<Difference> {
-    let columns = source
-        .value(format!(
-            "SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = \
-             '{}'::regclass AND attnum > 0 AND NOT attisdropped",
+    difference_without(source, source_table, sink, sink_table, &[]).await
+}
+
+/// The same without some columns, each with the reason why it cannot be equal.
+pub async fn difference_without(
+    source: &mut Database,
+    source_table: &str,
+    sink: &mut Database,
+    sink_table: &str,
+    without: &[(&str, &str)],
+) -> Result<Difference> {
+    let names: Vec<String> = source
+        .column(format!(
+            "SELECT attname::text FROM pg_attribute WHERE attrelid = '{}'::regclass AND attnum > 0 AND NOT \
+             attisdropped ORDER BY attnum",
             quoted_table(source_table).replace('\'', "''")
         ))
         .await?
-        .with_context(|| format!("{source_table} has no columns"))?;
+        .into_iter()
+        .flatten()
+        .collect();
+    if let Some((unknown, _)) = without.iter().find(|(column, _)| !names.iter().any(|name| name == column)) {
+        bail!("{source_table} has no column {unknown}");
+    }
+    let compared: Vec<String> = names
+        .iter()
+        .filter(|name| !without.iter().any(|(column, _)| column == name))
+        .map(|name| quoted(name))
+        .collect();
+    ensure!(!compared.is_empty(), "{source_table} has no columns");
+    let columns = compared.join(", ");
     for database in [&mut *source, &mut *sink] {
         // What a value looks like as text depends on these.
         database
@@ -85,7 +108,18 @@ pub async fn difference(
 
 /// Returns how many rows both have; an error shows how they differ.
 pub async fn equal(source: &mut Database, source_table: &str, sink: &mut Database, sink_table: &str) -> Result<u64> {
-    let found = difference(source, source_table, sink, sink_table).await?;
+    equal_without(source, source_table, sink, sink_table, &[]).await
+}
+
+/// The same without some columns, each with the reason why it cannot be equal.
+pub async fn equal_without(
+    source: &mut Database,
+    source_table: &str,
+    sink: &mut Database,
+    sink_table: &str,
+    without: &[(&str, &str)],
+) -> Result<u64> {
+    let found = difference_without(source, source_table, sink, sink_table, without).await?;
     if found.only_source + found.only_sink > 0 {
         bail!(
             "{source_table} and {sink_table} differ: {} rows equal, {} only at the source, {} only at the sink\n{}",

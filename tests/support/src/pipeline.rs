@@ -43,6 +43,7 @@ impl Route {
 pub struct Builder {
     stack: Stack,
     name: String,
+    prepare: Vec<String>,
     tables: Vec<(String, String)>,
     seed: Vec<String>,
     route: Route,
@@ -52,6 +53,13 @@ pub struct Builder {
 }
 
 impl Builder {
+    /// Runs SQL at the source and at the sink before the tables are made: types and extensions that they need. The
+    /// schema is first in the search path.
+    pub fn prepare(mut self, sql: &str) -> Builder {
+        self.prepare.push(sql.to_owned());
+        self
+    }
+
     /// Adds a source table in schema `inventory`: its name and what stands between the parentheses of CREATE TABLE.
     pub fn table(mut self, name: &str, columns: &str) -> Builder {
         self.tables.push((name.to_owned(), columns.to_owned()));
@@ -120,6 +128,11 @@ impl Builder {
             // For whoever connects from here on.
             database.run(format!("ALTER DATABASE {name} SET search_path = {SCHEMA}, public")).await?;
         }
+        for database in [&mut pipeline.source().await?, &mut pipeline.sink().await?] {
+            for sql in &self.prepare {
+                database.run(sql).await?;
+            }
+        }
         let mut source = pipeline.source().await?;
         for (table, columns) in &self.tables {
             source.run(format!("CREATE TABLE {SCHEMA}.\"{table}\" ({columns})")).await?;
@@ -171,6 +184,7 @@ impl Pipeline {
         Builder {
             stack: stack.clone(),
             name: unique(stem),
+            prepare: Vec::new(),
             tables: Vec::new(),
             seed: Vec::new(),
             route: Route::Envelope,
