@@ -300,6 +300,17 @@ impl Assignment {
         self.or_taken(self.lease.reach.lookup.until_answered(move |lookup| lookup.bounds(&partition))).await
     }
 
+    /// Fails when the topic's id is not the one that [`describe`](Assignment::describe) learned first.
+    async fn is_the_same_topic(&self) -> Result<(), PartitionError> {
+        let now = self.describe().await?.id;
+        match self.lease.state.topic_id.get() {
+            Some(was) if *was != now => {
+                Err(PartitionError::Recreated { topic: Arc::clone(&self.partition().topic), was: *was, now })
+            }
+            _ => Ok(()),
+        }
+    }
+
     async fn or_taken<T>(&self, answer: impl Future<Output = T>) -> Result<T, PartitionError> {
         tokio::select! {
             // First: what is learned of a partition that is gone is of no use.
@@ -367,6 +378,10 @@ impl Records {
             }
         }
         let assignment = Assignment { lease: Arc::clone(&self.lease) };
+        match assignment.is_the_same_topic().await {
+            Err(PartitionError::Taken { .. }) => return Ok(None),
+            same => same?,
+        }
         match assignment.bounds().await {
             Ok(bounds) => {
                 let partition = assignment.partition();

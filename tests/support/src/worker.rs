@@ -26,7 +26,7 @@ pub enum Signal {
 }
 
 /// A running `sink-repair`. What it prints, on both outputs, goes to a file; dropped, it is killed, and its log is shown
-/// when the test is failing.
+/// when the test is panicking. `SINK_REPAIR_TEST_LOGS=folder` keeps all logs there, by process id.
 #[derive(Debug)]
 pub struct Worker {
     child: Child,
@@ -140,6 +140,9 @@ impl Drop for Worker {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        if let Some(folder) = std::env::var_os("SINK_REPAIR_TEST_LOGS") {
+            let _ = std::fs::copy(&self.log, PathBuf::from(folder).join(format!("{}.log", self.child.id())));
+        }
         if std::thread::panicking() {
             let log = self.log();
             let lines: Vec<_> = log.lines().collect();
