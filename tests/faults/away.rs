@@ -115,9 +115,11 @@ async fn counting_pipeline(stack: &Stack, stem: &str) -> Result<Pipeline> {
     Ok(pipeline)
 }
 
+/// Starts a worker, and returns when it has committed its first unit.
 async fn start(stack: &Stack, pipeline: &Pipeline, sink: &str) -> Result<Worker> {
     let mut worker = rig::start(&rig::arguments(stack, &pipeline.name, &pipeline.topic("counters"), sink))?;
     worker.logged("lane started", LIMIT).await?;
+    rig::until_at_work(pipeline).await?;
     Ok(worker)
 }
 

@@ -25,14 +25,7 @@ async fn kills_under_load_leave_no_statement_half_done_and_no_live_row_lost() ->
     let stack = Stack::from_env()?;
     let (numbers, seed, begin) = (Numbers::of_scale(), rig::seed()?, Instant::now());
     say(format!("{numbers:?}, SINK_REPAIR_FAULTS_SEED={seed}"));
-    let pipeline = Pipeline::builder(&stack, "kills")
-        .table("orders", load::ORDERS)
-        .seed(load::SEED)
-        // Ten seconds by default, for which a connector waits whose slot its killed predecessor still holds.
-        .property("slot.retry.delay.ms", "1000")
-        .property("slot.max.retries", "60")
-        .start()
-        .await?;
+    let pipeline = Pipeline::builder(&stack, "kills").table("orders", load::ORDERS).seed(load::SEED).start().await?;
     let mut sink = pipeline.sink().await?;
     sink.run(format!("CREATE TABLE orders ({})", load::ORDERS)).await?;
     audit::install(&pipeline).await?;

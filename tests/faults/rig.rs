@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use test_support::{Pipeline, Stack, Worker, compare};
+use test_support::{Pipeline, Stack, Worker, compare, until};
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// The program.
@@ -101,4 +101,15 @@ pub async fn until_equal(pipeline: &Pipeline, table: &str, limit: Duration) -> R
         }
         tokio::time::sleep(Duration::from_millis(250)).await;
     }
+}
+
+/// Waits until a worker has committed a unit: from then on it knows its tables, and what it sends to the sink are units.
+/// The sink must be audited.
+pub async fn until_at_work(pipeline: &Pipeline) -> Result<()> {
+    let mut sink = pipeline.sink().await?;
+    until("a worker commits", LIMIT, async || {
+        let steps = sink.number("SELECT count(*) FROM audit.frontier WHERE next_offset IS NOT NULL").await?;
+        Ok((steps > 0).then_some(()))
+    })
+    .await
 }

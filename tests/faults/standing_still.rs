@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use test_support::{Pipeline, Signal, Stack};
+use test_support::{Pipeline, Signal, Stack, until};
 
 use crate::audit;
 use crate::load::{self, Load};
@@ -37,7 +37,7 @@ async fn late_worker(stem: &str, trigger: &'static str) -> Result<Duration> {
     let proxy = Proxy::open(&pipeline.sink_url()).await?;
     let topic = pipeline.topic("orders");
     let mut late = rig::start(&rig::arguments(&stack, &pipeline.name, &topic, &proxy.of(&pipeline.sink_url())?))?;
-    late.logged("lane started", LIMIT).await?;
+    rig::until_at_work(&pipeline).await?;
     let load = Load::start(&pipeline, 2, Duration::from_millis(60), rig::seed()?).await?;
     let mut next = rig::start(&rig::arguments(&stack, &pipeline.name, &topic, &pipeline.sink_url()))?;
     next.address(LIMIT).await?;
@@ -48,9 +48,9 @@ async fn late_worker(stem: &str, trigger: &'static str) -> Result<Duration> {
     next.logged("lane started", LIMIT).await?;
     let took_over = halted.elapsed();
     let mut sink = pipeline.sink().await?;
-    let epochs = "SELECT count(DISTINCT epoch) FROM audit.frontier WHERE next_offset IS NOT NULL";
-    test_support::until("the successor commits", LIMIT, async || Ok((sink.number(epochs).await? >= 2).then_some(())))
-        .await?;
+    let sql = "SELECT count(*) FROM audit.frontier WHERE epoch = (SELECT max(epoch) FROM audit.frontier)";
+    // Its first row is the claim.
+    until("the successor commits", LIMIT, async || Ok((sink.number(sql).await? >= 2).then_some(()))).await?;
     late.signal(Signal::Cont)?;
     proxy.release();
 
@@ -61,10 +61,8 @@ async fn late_worker(stem: &str, trigger: &'static str) -> Result<Duration> {
     // It is still a member: when the other leaves, the partition comes back to it.
     let lanes = lanes_started(&late.log());
     next.stop(LIMIT).await?;
-    test_support::until("the late worker has a lane again", LIMIT, async || {
-        Ok((lanes_started(&late.log()) > lanes).then_some(()))
-    })
-    .await?;
+    until("the late worker has a lane again", LIMIT, async || Ok((lanes_started(&late.log()) > lanes).then_some(())))
+        .await?;
     load.stop().await?;
     rig::until_equal(&pipeline, "orders", LIMIT).await?;
     let (claims, steps) = audit::frontier_only_rises(&mut pipeline.sink().await?).await?;

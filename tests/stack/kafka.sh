@@ -47,9 +47,7 @@ connect_ready() { curl -fs -m 5 -o /dev/null "$REST/connectors"; }
 start_kafka() {
   local from
   java_pid kafka >/dev/null && return 0
-  if port_taken "$KAFKA_PORT" || port_taken "$CONTROLLER_PORT"; then
-    die "port $KAFKA_PORT or $CONTROLLER_PORT is taken"
-  fi
+  need_ports "$KAFKA_PORT" "$CONTROLLER_PORT"
   render "$HERE/conf/kafka.properties.in" >"$RUN/kafka.properties"
   if [ ! -f "$RUN/kafka/meta.properties" ]; then
     # A cluster id is 16 random bytes in base64 with URL characters; asking Kafka for one costs another second.
@@ -63,7 +61,7 @@ start_kafka() {
 
 start_connect() {
   java_pid connect >/dev/null && return 0
-  port_taken "$REST_PORT" && die "port $REST_PORT is taken"
+  need_ports "$REST_PORT"
   PLUGINS=$CACHE/source
   [ "$BENCH" = no ] || PLUGINS=$PLUGINS,$CACHE/jdbc
   render "$HERE/conf/connect.properties.in" >"$RUN/connect.properties"

@@ -55,7 +55,7 @@ start_postgres() {
   local part=$1 data new=no
   postgres_pid "$part" >/dev/null && return 0
   data=$(data_of "$part")
-  port_taken "$(port_of "$part")" && die "port $(port_of "$part") is taken"
+  need_ports "$(port_of "$part")"
   if [ ! -f "$data/ready" ]; then
     new=yes
     rm -rf "$data"

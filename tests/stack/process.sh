@@ -21,6 +21,13 @@ wait_for() {
   done
 }
 
+# need_ports PORT...   a server that was just killed is gone a moment before its sockets are.
+need_ports() {
+  local port
+  for port; do wait_for 5 "port $port is free" port_free "$port" || die "port $port is taken"; done
+}
+port_free() { ! port_taken "$1"; }
+
 gone() { ! running_pid "$1" "$2" >/dev/null; }
 
 # end PIDFILE MARK SIGNAL SECONDS   signals a process and waits; what does not end in time is killed.

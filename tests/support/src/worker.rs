@@ -26,7 +26,8 @@ pub enum Signal {
 }
 
 /// A running `sink-repair`. What it prints, on both outputs, goes to a file; dropped, it is killed, and the end of its log
-/// is printed, which the test's harness shows when the test fails.
+/// is printed, which the test's harness shows when the test fails. `SINK_REPAIR_TEST_LOGS=folder` keeps all logs there, by
+/// process id.
 #[derive(Debug)]
 pub struct Worker {
     child: Child,
@@ -140,6 +141,9 @@ impl Drop for Worker {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        if let Some(folder) = std::env::var_os("SINK_REPAIR_TEST_LOGS") {
+            let _ = std::fs::copy(&self.log, PathBuf::from(folder).join(format!("{}.log", self.child.id())));
+        }
         // A test that returns an error is not panicking; what a passing test prints is not shown anyway.
         let log = self.log();
         let lines: Vec<_> = log.lines().collect();
