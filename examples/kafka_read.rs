@@ -1,5 +1,7 @@
 //! Measures the consumer: `kafka_read write BOOTSTRAP TOPIC RECORDS` makes records of 4 kB of JSON, compressed with
-//! lz4; `kafka_read read BOOTSTRAP TOPIC [KEY=VALUE ...]` reads them and prints records/s and the peak memory.
+//! lz4; `kafka_read read BOOTSTRAP TOPIC [KEY=VALUE ...]` reads them and prints records/s and the peak memory (with
+//! `LANE_PAUSE_US` in the environment each chunk takes that long); `kafka_read latency BOOTSTRAP TOPIC` writes 1,000
+//! records/s for 20 s and prints how long they take to reach the lane.
 #![allow(clippy::print_stdout)]
 
 use std::{
@@ -21,6 +23,7 @@ async fn main() -> anyhow::Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [mode, servers, topic, rest @ ..] = args.as_slice() else { bail!("write|read BOOTSTRAP TOPIC ...") };
     match mode.as_str() {
+        "latency" => latency(servers, topic).await,
         "write" => write(servers, topic, rest.first().context("how many records")?.parse()?).await,
         _ => read(servers, topic, rest).await,
     }
@@ -35,7 +38,7 @@ async fn write(servers: &str, topic: &str, count: u64) -> anyhow::Result<()> {
     ensure_topic(&client, topic, None).await?;
     let producer = Producer::new(&client)?;
     let field = |i: u64, n: u64| {
-        format!("\"column_{n}\":\"value {} of a column\",", (if n % 4 == 0 { i } else { i / 100 }) % 1000)
+        format!("\"column_{n}\":\"value {} of a column\",", (if n.is_multiple_of(4) { i } else { i / 100 }) % 1000)
     };
     let mut sent = stream::iter(0..count)
         .map(|i| {
@@ -116,4 +119,59 @@ async fn drain(mut records: Records) -> anyhow::Result<(u64, u64, u64, Instant)>
         records.commit(records.position());
     }
     Ok((count, bytes, chunks, began.unwrap_or_else(Instant::now)))
+}
+
+async fn latency(servers: &str, topic: &str) -> anyhow::Result<()> {
+    let client = ClientSettings { bootstrap_servers: servers.to_owned(), properties: Vec::new() };
+    ensure_topic(&client, topic, None).await?;
+    let producer = Producer::new(&client)?;
+    let group = format!("latency-{}", std::process::id());
+    let (events, mut group_events) = mpsc::unbounded_channel();
+    let topics = TopicSelection::Names(vec![topic.to_owned()]);
+    let consumer = Consumer::start(ConsumerSettings::new(client, group, topics), events)?;
+    let Some(GroupEvent::Assigned(assignments)) = group_events.recv().await else { bail!("no assignment") };
+    let mut records = assignments[0].start(StartAt::Edge(Edge::Latest)).await?;
+    let writer = tokio::spawn(async move {
+        let topic = topic_of(&assignments);
+        let mut tick = tokio::time::interval(Duration::from_millis(1));
+        let mut sends = JoinSet::new();
+        let producer = std::sync::Arc::new(producer);
+        for _ in 0..20_000 {
+            tick.tick().await;
+            let (producer, topic) = (producer.clone(), topic.clone());
+            sends.spawn(async move {
+                let value = now_us().to_string();
+                let record = Outgoing { topic: &topic, value: Some(value.as_bytes()), ..Outgoing::default() };
+                producer.send(&record).await.map(drop)
+            });
+            while sends.try_join_next().is_some() {}
+        }
+        sends.join_all().await;
+    });
+    let mut took = Vec::new();
+    while took.len() < 20_000 {
+        let Some(chunk) = records.next_chunk().await? else { bail!("taken") };
+        for record in &chunk.records {
+            let sent: u128 = std::str::from_utf8(record.value.as_deref().unwrap_or_default())?.parse()?;
+            took.push(now_us().saturating_sub(sent));
+        }
+    }
+    writer.await?;
+    took.sort_unstable();
+    println!(
+        "p50 {} us, p99 {} us, most {} us",
+        took[took.len() / 2],
+        took[took.len() * 99 / 100],
+        took[took.len() - 1]
+    );
+    consumer.stop(Duration::from_secs(1)).await;
+    Ok(())
+}
+
+fn topic_of(assignments: &[sink_repair::kafka::Assignment]) -> String {
+    assignments.first().map(|assignment| assignment.partition().topic.to_string()).unwrap_or_default()
+}
+
+fn now_us() -> u128 {
+    std::time::UNIX_EPOCH.elapsed().map_or(0, |now| now.as_micros())
 }

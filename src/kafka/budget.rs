@@ -68,6 +68,11 @@ impl Budget {
     pub fn used(&self) -> usize {
         self.used.load(Ordering::SeqCst)
     }
+
+    /// Whether a record may be added to `bytes` that are about to be charged.
+    pub(super) fn has_room(&self, bytes: usize) -> bool {
+        self.used() + bytes < self.limit
+    }
 }
 
 /// What one lane holds of the budget.
@@ -84,11 +89,10 @@ impl LaneShare {
         self.held.load(Ordering::SeqCst)
     }
 
-    /// Whether the lane may get `more` bytes: its channel holds less than `ahead_limit` and the budget has room; or it
-    /// holds nothing at all.
-    pub(super) fn has_room(&self, budget: &Budget, more: usize, ahead_limit: usize) -> bool {
-        let free = self.ahead.load(Ordering::SeqCst) + more < ahead_limit && budget.used() + more < budget.limit;
-        free || (more == 0 && self.held() == 0)
+    /// Whether the lane may get a chunk: less than `ahead_limit` bytes wait in its channel, and the budget has room; or
+    /// it holds nothing at all.
+    pub(super) fn wants(&self, budget: &Budget, ahead_limit: usize) -> bool {
+        (self.ahead.load(Ordering::SeqCst) < ahead_limit && budget.has_room(0)) || self.held() == 0
     }
 }
 
@@ -176,9 +180,9 @@ mod tests {
 
         let _held = Charge::new(120, &budget, &full);
 
-        assert!(hungry.has_room(&budget, 0, 1000));
-        assert!(!hungry.has_room(&budget, 1, 1000), "one record, not two");
-        assert!(!full.has_room(&budget, 0, 1000));
+        assert!(hungry.wants(&budget, 1000));
+        assert!(!budget.has_room(1), "one record, not two");
+        assert!(!full.wants(&budget, 1000));
     }
 
     #[test]
@@ -187,9 +191,9 @@ mod tests {
 
         let mut ahead = Charge::new(100, &budget, &slow);
 
-        assert!(!slow.has_room(&budget, 0, 100));
-        assert!(other.has_room(&budget, 50, 100));
+        assert!(!slow.wants(&budget, 100));
+        assert!(other.wants(&budget, 100) && budget.has_room(50));
         ahead.received();
-        assert!(slow.has_room(&budget, 0, 100));
+        assert!(slow.wants(&budget, 100));
     }
 }

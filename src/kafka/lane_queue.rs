@@ -29,9 +29,10 @@ const CHUNK_RECORDS: usize = 500;
 /// Bytes of a chunk, after which it ends: small against the budget, so that lanes share it.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// Bytes that may wait in a lane's channel: the next chunks are there when the lane has done one, and a lane that is
-/// stuck holds no more.
-const AHEAD_BYTES: usize = 512 << 10;
+/// A lane whose channel holds as much gets no more: a chunk or two are there when it has done one, and one that is stuck
+/// holds little. What is added is always a whole chunk, if there is one: filling up exactly would make small chunks, and
+/// each chunk taken would be followed by one as small.
+const AHEAD_BYTES: usize = 256 << 10;
 
 /// Where records come from and where they go.
 pub(super) struct Feed {
@@ -92,10 +93,10 @@ impl LaneQueue {
             return Moved::Nothing;
         };
         let share = &self.state.share;
-        if !share.has_room(budget, 0, AHEAD_BYTES) {
+        if !share.wants(budget, AHEAD_BYTES) {
             wake.starve();
             // Looked at again after the note, so that room made in between is not missed.
-            if !share.has_room(budget, 0, AHEAD_BYTES) {
+            if !share.wants(budget, AHEAD_BYTES) {
                 self.full_since.get_or_insert(now);
                 return Moved::Full;
             }
@@ -104,7 +105,7 @@ impl LaneQueue {
 
         let (mut records, mut bytes, mut at_end, mut failure) = (Vec::new(), 0, false, None);
         let mut empty_polls = 0;
-        while records.len() < CHUNK_RECORDS && bytes < CHUNK_BYTES && share.has_room(budget, bytes, AHEAD_BYTES) {
+        while records.len() < CHUNK_RECORDS && bytes < CHUNK_BYTES && (records.is_empty() || budget.has_room(bytes)) {
             match feed.queue.poll(Duration::ZERO) {
                 // An event that is no record looks like an empty queue, once.
                 None if empty_polls == 1 => break,
