@@ -29,6 +29,11 @@ struct Noted {
 }
 
 impl Feeds {
+    /// Returns the source's name (`schema.table`) of a sink table's rows.
+    pub(super) fn source_of(&self, table: &TableName) -> Option<String> {
+        self.noted.get(table)?.first().map(|noted| noted.name.clone())
+    }
+
     /// Notes the source of an event in the sink, when it is new to the lane.
     ///
     /// # Errors

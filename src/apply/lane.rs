@@ -286,10 +286,16 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
         })?;
         self.writer = Some(writer);
         match result {
-            Ok(report) => {
+            Ok(mut report) => {
                 self.records.commit(unit.next_offset);
                 report.refreshed.iter().for_each(|shape| self.decoder.learn(Arc::clone(shape)));
                 self.observer.committed(&report, unit.next_offset, &unit.timestamps);
+                for missing in &mut report.missing {
+                    if missing.source_table.is_none() {
+                        missing.source_table = self.feeds.source_of(&missing.table.name);
+                    }
+                    missing.keys.iter().for_each(|key| self.sequencer.lacked(missing.at, &missing.table, key));
+                }
                 self.requests.send(&self.outlet, &self.id, &report, &mut self.observer).await;
                 Ok(())
             }

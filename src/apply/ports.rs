@@ -84,6 +84,10 @@ pub struct Request {
 pub struct MissingKeys {
     /// The sink table.
     pub table: Arc<TableShape>,
+    /// The source's name of the table, when it is known here.
+    pub source_table: Option<String>,
+    /// Where in the stream the sink lacked them: that of the statement that found them.
+    pub at: Offset,
     /// The keys, as many as were named.
     pub keys: Vec<Key>,
     /// How many there are in all.

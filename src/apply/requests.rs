@@ -79,7 +79,7 @@ fn snapshots(lane: &LaneId, missing: &MissingKeys) -> Vec<Request> {
         .keys
         .chunks(KEYS_A_REQUEST)
         .filter_map(|keys| {
-            let source = source_name(&missing.table);
+            let source = missing.source_table.clone().unwrap_or_else(|| missing.table.name.to_string());
             Some(Request {
                 id: request_id(lane),
                 kind: RequestKind::ExecuteSnapshot,
@@ -95,10 +95,6 @@ fn snapshots(lane: &LaneId, missing: &MissingKeys) -> Vec<Request> {
             })
         })
         .collect()
-}
-
-fn source_name(table: &TableShape) -> String {
-    table.name.to_string()
 }
 
 /// Writes `"a" IN (1, 2)`, or for a composite key `("a", "b") IN ((1, 'x'), ...)`.

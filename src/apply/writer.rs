@@ -198,14 +198,21 @@ impl<S: Sink, O: Outlet> Writer<S, O> {
                     report.deleted += written.deleted;
                     report.batches += 1;
                     report.unmakeable += written.missing.len() as u64;
-                    written.missing.into_iter().for_each(|(table, key)| report.miss(&table, [key], 1));
+                    report.missing.extend(unmakeable(written.missing));
                 }
                 Work::Truncate(table) => open.truncate(table).await?,
                 Work::Statement(statement) => match barrier::evaluate(&mut open, statement, &self.rules).await? {
                     Barrier::Repeated => report.repeated += 1,
                     Barrier::Judged { row, missing } => {
-                        let keys = missing.iter().map(Key::from_encoded);
-                        report.miss(&statement.table, keys, row.missing);
+                        if row.missing > 0 {
+                            report.missing.push(MissingKeys {
+                                table: Arc::clone(&statement.table),
+                                source_table: Some(statement.source_table.clone()),
+                                at: statement.offset,
+                                keys: missing.iter().map(Key::from_encoded).collect(),
+                                count: row.missing,
+                            });
+                        }
                         report.statements.push(Judged {
                             row: *row,
                             spared: SparedKeys {
@@ -369,19 +376,27 @@ impl Report {
         self.missing.extend(other.missing);
         self.refreshed.extend(other.refreshed);
     }
+}
 
-    fn miss(&mut self, table: &Arc<TableShape>, keys: impl IntoIterator<Item = Key>, count: u64) {
-        if count == 0 {
-            return;
-        }
-        let missing = match self.missing.iter_mut().find(|missing| missing.table.name == table.name) {
+/// Gathers, table by table, the keys whose row could not be made.
+fn unmakeable(keys: Vec<(Arc<TableShape>, Key)>) -> Vec<MissingKeys> {
+    let mut tables: Vec<MissingKeys> = Vec::new();
+    for (table, key) in keys {
+        let missing = match tables.iter_mut().find(|missing| missing.table.name == table.name) {
             Some(missing) => missing,
             None => {
-                self.missing.push(MissingKeys { table: Arc::clone(table), keys: Vec::new(), count: 0 });
-                self.missing.last_mut().expect("an entry was just pushed")
+                tables.push(MissingKeys {
+                    table,
+                    source_table: None,
+                    at: Offset(i64::MIN),
+                    keys: Vec::new(),
+                    count: 0,
+                });
+                tables.last_mut().expect("an entry was just pushed")
             }
         };
-        missing.keys.extend(keys);
-        missing.count += count;
+        missing.keys.push(key);
+        missing.count += 1;
     }
+    tables
 }

@@ -10,6 +10,7 @@
 
 mod close;
 mod closed;
+mod copies;
 mod merge;
 mod sequencer;
 mod split;

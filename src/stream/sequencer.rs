@@ -1,10 +1,11 @@
 //! The order of a lane's stream, and what it has to remember of it.
 
-use sink_api::{LaneState, Offset, ReadId, RowChange, Rule, StatementKind, Xid};
+use sink_api::{Key, LaneState, Offset, ReadId, RowChange, RowOp, Rule, StatementKind, TableShape, Xid};
 
 use super::{
     close::{Refusal, close, extent_of, statement_id},
     closed::ClosedReads,
+    copies::RecentChanges,
     step::{Step, refusal, window_refusal},
     window::{Window, Windows},
 };
@@ -24,6 +25,8 @@ pub struct Limits {
     pub window_age_ms: i64,
     /// The most windows open at a time.
     pub windows: usize,
+    /// How many changes are remembered, so that a copied row that is older than one of them is left out.
+    pub copies: usize,
 }
 
 impl Default for Limits {
@@ -37,6 +40,8 @@ impl Default for Limits {
             window_age_ms: 3_600_000,
             // One pass and one request a table, with room; more are a mistake or an attack.
             windows: 1_000,
+            // About a minute of a busy source, in less than 4 MiB.
+            copies: 65_536,
         }
     }
 }
@@ -84,6 +89,7 @@ pub struct Sequencer {
     recent: RecentKeys,
     windows: Windows,
     closed: ClosedReads,
+    changes: RecentChanges,
 }
 
 impl Sequencer {
@@ -96,6 +102,7 @@ impl Sequencer {
             start,
             windows: Windows::default(),
             closed: ClosedReads::default(),
+            changes: RecentChanges::new(limits.copies),
         }
     }
 
@@ -108,8 +115,9 @@ impl Sequencer {
         let first = steps.len();
         self.expire(offset, timestamp, steps);
         match event {
-            Event::Row(row) => self.row(offset, row, steps),
+            Event::Row(row) => self.row(offset, timestamp, row, steps),
             Event::Truncate { table, .. } => {
+                self.changes.lost(None);
                 self.windows.void_table(&table, Rule::TableChange, "the table was truncated inside the window");
                 steps.push(Step::Truncate(table));
             }
@@ -127,8 +135,12 @@ impl Sequencer {
         let first = steps.len();
         self.expire(offset, timestamp, steps);
         match &bad.key {
-            Some((table, key)) => self.windows.change(offset, table, key),
+            Some((table, key)) => {
+                self.windows.change(offset, table, key);
+                self.changes.lost(Some((&**table, key)));
+            }
             None => {
+                self.changes.lost(None);
                 let reason = format!("the key of the record at offset {offset} could not be read");
                 self.windows.void_all(Rule::Window, &reason);
             }
@@ -156,9 +168,14 @@ impl Sequencer {
         self.windows.iter().map(|window| &window.read.read_id)
     }
 
+    /// Takes note that the sink lacked `key` at `at`: whatever changed it before then is not there, so a copy is needed.
+    pub fn lacked(&mut self, at: Offset, table: &TableShape, key: &Key) {
+        self.changes.lacked(at, table, key);
+    }
+
     /// Returns the memory held, in bytes.
     pub fn bytes(&self) -> usize {
-        self.recent.bytes() + self.windows.bytes()
+        self.recent.bytes() + self.windows.bytes() + self.changes.bytes()
     }
 
     /// Ends the record at `offset`.
@@ -171,7 +188,7 @@ impl Sequencer {
         steps.extend(refusals);
     }
 
-    fn row(&mut self, offset: Offset, row: RowEvent, steps: &mut Vec<Step>) {
+    fn row(&mut self, offset: Offset, timestamp: Option<i64>, row: RowEvent, steps: &mut Vec<Step>) {
         for key in std::iter::once(&row.key).chain(&row.other_key) {
             self.windows.change(offset, &row.table, key);
             match row.xid {
@@ -179,6 +196,14 @@ impl Sequencer {
                 EventXid::Exempt => {}
                 EventXid::Unknown => self.recent.push_without_id(&row.table),
             }
+        }
+        if row.xid == EventXid::Exempt {
+            // A copied row, or the tombstone of a delete that came just before.
+            if matches!(row.op, RowOp::Upsert(_)) && self.changes.has(timestamp, &row.table, &row.key) {
+                return;
+            }
+        } else {
+            self.changes.note(offset, timestamp, &row.table, &row.key, &row.op);
         }
         steps.push(Step::Row(RowChange { table: row.table, key: row.key, offset, op: row.op }));
     }

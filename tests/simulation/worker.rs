@@ -184,6 +184,8 @@ impl Lane {
             window_bytes: settings.window_bytes,
             window_age_ms: settings.window_age_ms,
             windows: if narrow { 2 } else { settings.windows },
+            // The simulation heals by copies that come at once, also after late duplicates of old changes.
+            copies: 0,
         };
         Lane {
             epoch,

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod copies;
 mod order;
 mod past;
 mod restart;
@@ -142,7 +143,7 @@ impl Lane {
 
     /// A lane that remembers no transaction.
     fn forgetful() -> Lane {
-        Lane::starting(start(), Limits { recent_bytes: 0, ..Limits::default() })
+        Lane::starting(start(), Limits { recent_bytes: 0, copies: 0, ..Limits::default() })
     }
 
     fn starting(start: Start, limits: Limits) -> Lane {

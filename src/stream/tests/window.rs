@@ -148,7 +148,7 @@ fn a_window_ends_by_the_clock_of_the_stream() {
 
 #[test]
 fn windows_end_when_they_hold_too_much() {
-    let limits = Limits { window_bytes: 200, recent_bytes: 0, ..Limits::default() };
+    let limits = Limits { window_bytes: 200, recent_bytes: 0, copies: 0, ..Limits::default() };
     let mut lane = Lane::starting(start(), limits);
 
     lane.low("r");
