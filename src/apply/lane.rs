@@ -125,6 +125,7 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
                     return ending;
                 }
                 if self.settings.until_caught_up && self.records.caught_up() {
+                    self.requests.send_all(&self.outlet, &self.id, &mut self.observer).await;
                     return LaneEnd::CaughtUp;
                 }
             }
@@ -142,6 +143,9 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
                 Ok(()) = self.waits.changed() => {
                     let wait = self.waits.borrow_and_update().clone();
                     self.observer.waiting(wait.as_ref());
+                }
+                () = tokio::time::sleep_until(self.requests.due().unwrap_or_else(Instant::now)), if self.requests.due().is_some() => {
+                    self.requests.send(&self.outlet, &self.id, &mut self.observer).await;
                 }
                 () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if writing.is_none() && due.is_some() => {}
                 records = self.records.next(), if room => match records {
@@ -296,7 +300,7 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
                     }
                     missing.keys.iter().for_each(|key| self.sequencer.lacked(missing.at, &missing.table, key));
                 }
-                self.requests.send(&self.outlet, &self.id, &report, &mut self.observer).await;
+                self.requests.take(&self.outlet, &self.id, &mut report, &mut self.observer).await;
                 Ok(())
             }
             Err(Stop::Fenced(what)) => Err(LaneEnd::Fenced(what)),

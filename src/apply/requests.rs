@@ -3,10 +3,11 @@
 //! Debezium answers `execute-snapshot` with a filter by sending the rows as they are, through the stream. A row that was
 //! deleted in between does not come.
 
-use serde_json::json;
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
+use serde_json::json;
 use sink_api::{Key, KeyType, KeyValue, LaneId, StatementRow, TableShape, Verdict};
+use tokio::time::Instant;
 
 use super::{
     observer::Observer,
@@ -21,30 +22,86 @@ const KEYS_A_REQUEST: usize = 1_000;
 /// How often a range is asked to be read afresh: what is refused that often has a lasting reason.
 const READS_A_RANGE: u32 = 3;
 
+/// How long missing keys are gathered before they are asked for: the statements of a pass follow one another closely.
+const GATHER: Duration = Duration::from_secs(2);
+
+/// How far two requests for rows are apart. Debezium 3.6 reads each as an incremental snapshot of its own; when many of
+/// few rows queue up under load, its read-only form was seen to fail with a NullPointerException that ends the task.
+const DISTANCE: Duration = Duration::from_secs(5);
+
 /// What a lane asks of the source.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
+    /// Keys that are to be asked for, by table.
+    wanted: Vec<MissingKeys>,
+    due: Option<Instant>,
+    last: Option<Instant>,
     /// How often each table's range was asked for since it was last read with success.
     reads: HashMap<(String, String), u32>,
 }
 
 impl Requests {
-    /// Sends what a unit's report asks for. A request that cannot be sent is shown; the next pass finds its keys again.
-    pub(super) async fn send<O: Outlet>(
+    /// Gathers what a unit's report asks for; fresh reads are asked for at once. A request that cannot be sent is shown;
+    /// the next pass finds its keys again.
+    pub(super) async fn take<O: Outlet>(
         &mut self,
         outlet: &O,
         lane: &LaneId,
-        report: &Report,
+        report: &mut Report,
         observer: &mut Observer,
     ) {
         if !outlet.can_request() {
             return;
         }
-        let mut requests: Vec<Request> = report.missing.iter().flat_map(|missing| snapshots(lane, missing)).collect();
-        requests.extend(report.statements.iter().filter_map(|judged| self.read_again(lane, &judged.row)));
-        for request in requests {
+        for judged in &report.statements {
+            if let Some(request) = self.read_again(lane, &judged.row) {
+                let result = outlet.request(&request).await;
+                observer.requested(&request, &result);
+            }
+        }
+        for missing in report.missing.drain(..).filter(|missing| !missing.keys.is_empty()) {
+            let same = |wanted: &&mut MissingKeys| {
+                wanted.table.name == missing.table.name && wanted.source_table == missing.source_table
+            };
+            match self.wanted.iter_mut().find(same) {
+                Some(wanted) => wanted.keys.extend(missing.keys),
+                None => self.wanted.push(missing),
+            }
+        }
+        if !self.wanted.is_empty() {
+            let distant = self.last.map(|last| last + DISTANCE);
+            self.due.get_or_insert_with(|| (Instant::now() + GATHER).max(distant.unwrap_or_else(Instant::now)));
+        }
+    }
+
+    /// Returns when the next request for rows is to be sent, if there is one.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// Sends one request for rows.
+    pub(super) async fn send<O: Outlet>(&mut self, outlet: &O, lane: &LaneId, observer: &mut Observer) {
+        self.due = None;
+        let Some(wanted) = self.wanted.last_mut() else { return };
+        let keys = wanted.keys.split_off(wanted.keys.len().saturating_sub(KEYS_A_REQUEST));
+        let request = snapshot(lane, wanted, &keys);
+        if wanted.keys.is_empty() {
+            self.wanted.pop();
+        }
+        if let Some(request) = request {
             let result = outlet.request(&request).await;
             observer.requested(&request, &result);
+            self.last = Some(Instant::now());
+        }
+        if !self.wanted.is_empty() {
+            self.due = Some(Instant::now() + DISTANCE);
+        }
+    }
+
+    /// Sends all that is left, for a lane that ends.
+    pub(super) async fn send_all<O: Outlet>(&mut self, outlet: &O, lane: &LaneId, observer: &mut Observer) {
+        while !self.wanted.is_empty() {
+            self.send(outlet, lane, observer).await;
         }
     }
 
@@ -72,29 +129,23 @@ fn request_id(lane: &LaneId) -> String {
     format!("sink-repair-{}-{}", lane.partition, uuid::Uuid::new_v4())
 }
 
-/// Returns the requests for a table's missing keys.
-fn snapshots(lane: &LaneId, missing: &MissingKeys) -> Vec<Request> {
-    let Ok(types) = missing.table.key_types() else { return Vec::new() };
-    missing
-        .keys
-        .chunks(KEYS_A_REQUEST)
-        .filter_map(|keys| {
-            let source = missing.source_table.clone().unwrap_or_else(|| missing.table.name.to_string());
-            Some(Request {
-                id: request_id(lane),
-                kind: RequestKind::ExecuteSnapshot,
-                keys: keys.len(),
-                data: json!({
-                    "data-collections": [source],
-                    "type": "incremental",
-                    "additional-conditions": [{
-                        "data-collection": source,
-                        "filter": filter(&missing.table, &types, keys)?,
-                    }],
-                }),
-            })
-        })
-        .collect()
+/// Returns the request for some of a table's missing keys.
+fn snapshot(lane: &LaneId, missing: &MissingKeys, keys: &[Key]) -> Option<Request> {
+    let types = missing.table.key_types().ok()?;
+    let source = missing.source_table.clone().unwrap_or_else(|| missing.table.name.to_string());
+    Some(Request {
+        id: request_id(lane),
+        kind: RequestKind::ExecuteSnapshot,
+        keys: keys.len(),
+        data: json!({
+            "data-collections": [source],
+            "type": "incremental",
+            "additional-conditions": [{
+                "data-collection": source,
+                "filter": filter(&missing.table, &types, keys)?,
+            }],
+        }),
+    })
 }
 
 /// Writes `"a" IN (1, 2)`, or for a composite key `("a", "b") IN ((1, 'x'), ...)`.
