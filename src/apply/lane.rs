@@ -179,8 +179,10 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
 
     /// Takes one record: decode, sequence, gather.
     async fn take(&mut self, record: &Record, builder: &mut UnitBuilder, steps: &mut Vec<Step>) -> Result<(), LaneEnd> {
+        // Records before the frontier only rebuild what the lane knew; what they ask for was done in an earlier life.
+        let rebuilding = record.offset < self.sequencer.state().next_offset;
         match self.decode(record).await? {
-            Ok(Event::Truncate { table, .. }) if !self.settings.apply_truncate => {
+            Ok(Event::Truncate { table, .. }) if !self.settings.apply_truncate && !rebuilding => {
                 return Err(LaneEnd::Failed {
                     what: format!(
                         "{}: {} was truncated at the source, at offset {}",
@@ -205,11 +207,12 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
                 self.sequencer.push(record.offset, record.timestamp, event, steps);
             }
             Err(bad) => {
+                if !rebuilding && !self.outlet.can_park() {
+                    // Before it is sequenced: the frontier must not pass it.
+                    return Err(self.bad_record(record, &bad));
+                }
                 self.sequencer.push_bad(record.offset, record.timestamp, &bad, steps);
-                if self.sequencer.state().next_offset == record.offset.next() {
-                    if !self.outlet.can_park() {
-                        return Err(self.bad_record(record, &bad));
-                    }
+                if !rebuilding {
                     builder.park(record.offset, bad);
                 }
             }

@@ -10,6 +10,8 @@ mod ports;
 mod requests;
 mod run;
 mod start;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 use crate::retry::Backoff;
