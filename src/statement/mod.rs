@@ -1,7 +1,7 @@
 //! Pure: every rule that decides whether a row may go.
 //!
-//! A statement of absence comes as one or more [parts](parts), is completed by what the lane knows of the stream
-//! ([`visibility`], the windows of [`crate::stream`]) into a [`Statement`], and at its barrier, with the sink's
+//! A statement of absence comes as one or more `parts`, is completed by what the lane knows of the stream
+//! (`visibility`, the windows of [`crate::stream`]) into a [`Statement`], and at its barrier, with the sink's
 //! difference at hand, [judged](judge). Each step can only make a statement say less: spare a key, hold, refuse.
 
 mod judge;
