@@ -23,7 +23,11 @@ async fn a_sink_that_is_away_costs_no_rebalance_and_no_record() -> Result<()> {
     let pipeline = counting_pipeline(&stack, "away").await?;
     let mut worker = start(&stack, &pipeline, &pipeline.sink_url()).await?;
     let load = Counting::start(&pipeline, 3, Duration::from_millis(40), rig::seed()?).await?;
-    let rebalances = rebalances(&mut worker).await?;
+    let rebalances = until("the assignment is counted", LIMIT, async || {
+        let lines = rebalances(&mut worker).await?;
+        Ok(lines.iter().any(|line| line.contains("assigned") && !line.ends_with(" 0")).then_some(lines))
+    })
+    .await?;
     let outage = outage()?;
 
     stack.stop(Part::Sink).await?;
