@@ -1,1 +1,147 @@
-//! schema_changes
+//! The sink's tables change, or do not while the source's do.
+
+use anyhow::Result;
+use serde_json::json;
+use test_support::kafka::New;
+
+use crate::bare::Bare;
+use crate::worker::{LIMIT, assert_says, counts, holds, texts, verdict};
+
+const TABLE: &str = "CREATE TABLE orders (id bigint PRIMARY KEY, v text)";
+
+/// A row with a column that came later.
+fn later(bare: &Bare, id: i64) -> New {
+    New::text(
+        &json!({ "id": id }).to_string(),
+        &bare.envelope("c", json!({"id": id, "v": "v", "came \"later\"": id * 10, "other": 1})).to_string(),
+    )
+}
+
+const ADDED: &str = "ALTER TABLE orders ADD \"came \"\"later\"\"\" integer, ADD other integer";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_column_that_the_sink_lacks_stops_the_lane_by_name_until_it_is_there() -> Result<()> {
+    let bare = Bare::new("lacks", TABLE).await?;
+    let mut sink = bare.sink().await?;
+    bare.write(vec![bare.row(1, "v"), later(&bare, 2), bare.row(3, "v")]).await?;
+
+    let log = bare.apply().stops().await?;
+
+    assert_says(&log, &[
+        &format!("{}-0 at offset 1", bare.topic()),
+        "the sink table inventory.orders lacks the columns `came \"later\"`, `other`",
+        "hint: ",
+        "--ignore-unknown-columns",
+    ]);
+    assert_eq!(texts(&mut sink, "SELECT id::text FROM orders").await?, ["1"]);
+    sink.run(ADDED).await?;
+    bare.apply().catches_up().await?;
+    holds(&mut sink, "SELECT \"came \"\"later\"\"\"::text FROM orders ORDER BY id", &["(null)", "20", "(null)"]).await
+}
+
+/// The catalog is read again once before a lane gives up.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_column_added_at_the_sink_first_stops_nothing() -> Result<()> {
+    let bare = Bare::new("added", TABLE).await?;
+    let mut sink = bare.sink().await?;
+    let mut worker = bare.apply().start()?;
+    bare.write(vec![bare.row(1, "v")]).await?;
+    counts(&mut sink, "SELECT count(*) FROM orders", 1).await?;
+
+    sink.run(ADDED).await?;
+    bare.write(vec![later(&bare, 2), bare.row(3, "v")]).await?;
+
+    counts(&mut sink, "SELECT count(*) FROM orders", 3).await?;
+    assert_eq!(texts(&mut sink, "SELECT other::text FROM orders ORDER BY id").await?, ["(null)", "1", "(null)"]);
+    worker.stop(LIMIT).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unknown_columns_are_dropped_where_that_is_asked_for() -> Result<()> {
+    let bare = Bare::new("unknown", TABLE).await?;
+    bare.write(vec![later(&bare, 1), bare.row(2, "v")]).await?;
+
+    bare.apply().with(&["--ignore-unknown-columns"]).catches_up().await?;
+
+    holds(&mut bare.sink().await?, "SELECT id || v FROM orders ORDER BY id", &["1v", "2v"]).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_column_dropped_at_the_sink_under_a_running_worker_stops_the_lane_by_name() -> Result<()> {
+    let bare = Bare::new("dropped", TABLE).await?;
+    let mut sink = bare.sink().await?;
+    let mut worker = bare.apply().start()?;
+    bare.write(vec![bare.row(1, "v")]).await?;
+    counts(&mut sink, "SELECT count(*) FROM orders", 1).await?;
+
+    sink.run("ALTER TABLE orders DROP v").await?;
+    bare.write(vec![bare.row(2, "v")]).await?;
+
+    assert_eq!(worker.wait(LIMIT).await?.code(), Some(1));
+    assert_says(&worker.log(), &[&format!("{}-0: ", bare.topic()), "inventory.orders", "`v`", "hint: "]);
+    sink.run("ALTER TABLE orders ADD v text").await?;
+    bare.apply().catches_up().await?;
+    holds(&mut sink, "SELECT id::text FROM orders ORDER BY orders.id", &["1", "2"]).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_widened_column_is_noticed_by_a_running_worker() -> Result<()> {
+    let bare = Bare::new("widened", "CREATE TABLE orders (id bigint PRIMARY KEY, v varchar(2))").await?;
+    let mut sink = bare.sink().await?;
+    let mut worker = bare.apply().start()?;
+    bare.write(vec![bare.row(1, "v")]).await?;
+    counts(&mut sink, "SELECT count(*) FROM orders", 1).await?;
+
+    sink.run("ALTER TABLE orders ALTER v TYPE text").await?;
+    bare.write(vec![bare.row(2, "more than two")]).await?;
+
+    holds(&mut sink, "SELECT v FROM orders ORDER BY id", &["v", "more than two"]).await?;
+    worker.stop(LIMIT).await
+}
+
+/// An orphan holds a value that a live row now has: the stream stands before the statement that would remove it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_orphan_in_the_way_of_a_unique_constraint_is_named_with_the_way_out() -> Result<()> {
+    let bare = Bare::new("unique", "CREATE TABLE orders (id bigint PRIMARY KEY, v text, CONSTRAINT one_v UNIQUE (v))").await?;
+    let mut sink = bare.sink().await?;
+    sink.run("INSERT INTO orders VALUES (77, 'taken')").await?;
+    let statement = bare.chunk_info(&json!({
+        "table": "inventory.orders", "read_id": "r", "range": {"lower": {"open": true}, "upper": {"open": true}},
+        "selected": [1, 2], "changed": [],
+    }));
+    bare.write(vec![bare.row(1, "free"), bare.row(2, "taken"), statement]).await?;
+
+    let log = bare.apply().stops().await?;
+
+    assert_says(&log, &[
+        &format!("{}-0: the sink refuses the record at offset 1 for inventory.orders", bare.topic()),
+        "another row of inventory.orders holds a value that constraint \"one_v\" keeps unique (23505)",
+        "hint: ",
+        "DEFERRABLE",
+    ]);
+    assert_eq!(texts(&mut sink, "SELECT id::text FROM orders ORDER BY orders.id").await?, ["1", "77"]);
+
+    // The way out: the constraint is dropped, or put off, until the orphan is gone.
+    sink.run("ALTER TABLE orders DROP CONSTRAINT one_v").await?;
+    bare.apply().catches_up().await?;
+    assert_eq!(verdict(&mut sink, "r").await?.removed, 1);
+    sink.run("ALTER TABLE orders ADD CONSTRAINT one_v UNIQUE (v)").await?;
+    holds(&mut sink, "SELECT id::text FROM orders ORDER BY orders.id", &["1", "2"]).await
+}
+
+/// Two rows change places: as one statement at the source, as two records in the stream.
+#[tokio::test(flavor = "multi_thread")]
+async fn swapped_unique_values_need_a_deferrable_constraint() -> Result<()> {
+    let bare = Bare::new("swap", "CREATE TABLE orders (id bigint PRIMARY KEY, v text, CONSTRAINT one_v UNIQUE (v))").await?;
+    let mut sink = bare.sink().await?;
+    bare.write(vec![bare.row(1, "a"), bare.row(2, "b")]).await?;
+    bare.apply().catches_up().await?;
+    bare.write(vec![bare.row(1, "b"), bare.row(2, "a")]).await?;
+
+    let log = bare.apply().stops().await?;
+
+    assert_says(&log, &["constraint \"one_v\" keeps unique (23505)", "DEFERRABLE"]);
+    sink.run("ALTER TABLE orders DROP CONSTRAINT one_v, ADD CONSTRAINT one_v UNIQUE (v) DEFERRABLE").await?;
+    bare.apply().catches_up().await?;
+    holds(&mut sink, "SELECT v FROM orders ORDER BY id", &["b", "a"]).await
+}

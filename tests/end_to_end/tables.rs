@@ -1,1 +1,135 @@
-//! tables
+//! Tables as they come: odd names, composite keys, partitions, truncates.
+
+use anyhow::Result;
+use test_support::{Pipeline, Route, Stack};
+
+use crate::worker::{Apply, LIMIT, assert_says, counts, equal_soon, holds, verdict};
+
+const ODD: &str = r#"Odd "table" (1+x)$ é"#;
+
+/// Statements, removals and requests quote whatever a table and its columns are called.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_of_any_name_is_kept_and_repaired() -> Result<()> {
+    let stack = Stack::from_env()?;
+    let quoted = format!("\"{}\"", ODD.replace('"', "\"\""));
+    let pipeline = Pipeline::builder(&stack, "odd")
+        .table(ODD, r#""Select" text COLLATE "C", "a b" int, "c"".d'é" text, PRIMARY KEY ("Select", "a b")"#)
+        .seed(&format!("INSERT INTO {quoted} SELECT 'k' || g % 3, g, 'v' FROM generate_series(1, 9) g"))
+        .property("table.include.list", r"inventory\.Odd.*")
+        .start()
+        .await?;
+    let (mut source, mut sink) = (pipeline.source().await?, pipeline.sink().await?);
+    sink.run(format!(
+        r#"CREATE TABLE {quoted} ("c"".d'é" text, "a b" int, "Select" text COLLATE "C", PRIMARY KEY ("Select", "a b"))"#
+    ))
+    .await?;
+    let mut worker = Apply::of(&stack, &pipeline, &[ODD])
+        .with(&["--signal-topic", &pipeline.signal_topic(), "--signal-key", &pipeline.name])
+        .start()?;
+    let table = format!("inventory.{ODD}");
+    source.run(format!(r#"UPDATE {quoted} SET "c"".d'é" = 'w' WHERE "a b" = 4; DELETE FROM {quoted} WHERE "a b" = 5"#)).await?;
+    counts(&mut sink, &format!("SELECT count(*) FROM {quoted}"), 8).await?;
+    assert_eq!(equal_soon(&mut source, &mut sink, &table).await?, 8);
+
+    sink.run(format!(r#"DELETE FROM {quoted} WHERE "a b" = 1; INSERT INTO {quoted} VALUES ('orphan', 5, 'k2')"#)).await?;
+    let reads = pipeline.bracket(ODD).await?.pass(100).await?;
+
+    let verdict = verdict(&mut sink, &reads[0]).await?;
+    assert_eq!((verdict.named().as_str(), verdict.removed, verdict.missing), ("applied", 1, 1), "{}", verdict.reason);
+    assert_eq!(equal_soon(&mut source, &mut sink, &table).await?, 8);
+    worker.stop(LIMIT).await
+}
+
+/// Several tables in one worker, each with markers of its own by the outbox way.
+#[tokio::test(flavor = "multi_thread")]
+async fn partitioned_sink_tables_and_composite_keys_are_repaired_side_by_side() -> Result<()> {
+    let stack = Stack::from_env()?;
+    let pipeline = Pipeline::builder(&stack, "several")
+        .table("orders", "id bigint PRIMARY KEY, v text")
+        .table("lines", "order_id uuid, line numeric(10,2), at timestamptz, v text, PRIMARY KEY (order_id, line, at)")
+        .seed("INSERT INTO orders SELECT g, 'v' FROM generate_series(1, 100) g")
+        .seed(
+            "INSERT INTO lines SELECT ('00000000-0000-0000-0000-0000000000' || 10 + g / 10)::uuid, g / 4.0, \
+             '2024-01-01'::timestamptz + g * interval '1 microsecond', 'v' FROM generate_series(1, 50) g",
+        )
+        .route(Route::Outbox)
+        .schemas(true)
+        .start()
+        .await?;
+    let (mut source, mut sink) = (pipeline.source().await?, pipeline.sink().await?);
+    sink.run(
+        "CREATE TABLE orders (id bigint PRIMARY KEY, v text) PARTITION BY RANGE (id);
+         CREATE TABLE orders_low PARTITION OF orders FOR VALUES FROM (MINVALUE) TO (50);
+         CREATE TABLE orders_high PARTITION OF orders FOR VALUES FROM (50) TO (MAXVALUE) PARTITION BY HASH (id);
+         CREATE TABLE orders_high_0 PARTITION OF orders_high FOR VALUES WITH (MODULUS 2, REMAINDER 0);
+         CREATE TABLE orders_high_1 PARTITION OF orders_high FOR VALUES WITH (MODULUS 2, REMAINDER 1);
+         CREATE TABLE lines (order_id uuid, line numeric(10,2), at timestamptz, v text, PRIMARY KEY (order_id, line, at))",
+    )
+    .await?;
+    let mut worker = Apply::of(&stack, &pipeline, &["orders", "lines"]).start()?;
+    assert_eq!(equal_soon(&mut source, &mut sink, "inventory.orders").await?, 100);
+    assert_eq!(equal_soon(&mut source, &mut sink, "inventory.lines").await?, 50);
+
+    sink.run("INSERT INTO orders VALUES (-5, 'orphan'), (1000, 'orphan'), (1001, 'orphan')").await?;
+    sink.run("INSERT INTO lines SELECT order_id, line + 1000, at, 'orphan' FROM lines LIMIT 5").await?;
+    // The key moves to another partition, and back.
+    source.run("UPDATE orders SET id = 2000 WHERE id = 1; UPDATE orders SET id = 1 WHERE id = 2000").await?;
+    let mut removed = Vec::new();
+    for (table, rows) in [("orders", 40), ("lines", 20)] {
+        let reads = pipeline.bracket(table).await?.pass(rows).await?;
+        let mut of_table = 0;
+        for read in &reads {
+            let verdict = verdict(&mut sink, read).await?;
+            assert_eq!(verdict.named(), "applied", "{}", verdict.reason);
+            of_table += verdict.removed;
+        }
+        removed.push(of_table);
+    }
+
+    assert_eq!(removed, [3, 5]);
+    assert_eq!(equal_soon(&mut source, &mut sink, "inventory.orders").await?, 100);
+    assert_eq!(equal_soon(&mut source, &mut sink, "inventory.lines").await?, 50);
+    worker.stop(LIMIT).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_truncate_stops_the_lane_unless_it_is_to_be_applied() -> Result<()> {
+    let stack = Stack::from_env()?;
+    let pipeline = Pipeline::builder(&stack, "truncate")
+        .table("orders", "id bigint PRIMARY KEY, v text")
+        .seed("INSERT INTO orders VALUES (1, 'v'), (2, 'v')")
+        .route(Route::None)
+        .start()
+        .await?;
+    pipeline.make_sink_tables().await?;
+    let (mut source, mut sink) = (pipeline.source().await?, pipeline.sink().await?);
+    let apply = Apply::of(&stack, &pipeline, &["orders"]);
+    source.run("TRUNCATE orders").await?;
+    source.run("INSERT INTO orders VALUES (3, 'after')").await?;
+    let ids = "SELECT id::text FROM orders ORDER BY orders.id";
+
+    let mut stopped = apply.start()?;
+    let status = stopped.wait(LIMIT).await?;
+
+    assert_eq!(status.code(), Some(1));
+    assert_says(&stopped.log(), &[
+        &format!("{}-0: inventory.orders was truncated at the source, at offset 2", pipeline.topic("orders")),
+        "--truncate apply",
+        &format!("sink-repair reset --name {} --topic {} --partition 0 --to 3", pipeline.name, pipeline.topic("orders")),
+    ]);
+    // What came before it is done.
+    holds(&mut sink, ids, &["1", "2"]).await?;
+
+    let mut worker = apply.with(&["--truncate", "apply"]).start()?;
+    holds(&mut sink, ids, &["3"]).await?;
+    worker.stop(LIMIT).await?;
+
+    // The way that the message names ends the same.
+    let reset = ["reset", "--name", &apply.name, "--topic", &pipeline.topic("orders"), "--partition", "0", "--to", "3"];
+    let ended = apply.operate(&pipeline.sink_url(), &reset).await?;
+    assert_eq!(ended.code, 0, "{}", ended.log);
+    let mut worker = apply.start()?;
+    source.run("INSERT INTO orders VALUES (4, 'later')").await?;
+    holds(&mut sink, ids, &["3", "4"]).await?;
+    worker.stop(LIMIT).await
+}

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use test_support::compare::{self, Difference};
 use test_support::{Database, Pipeline, Stack, Worker, run, until};
 
 /// The program.
@@ -195,4 +196,41 @@ pub fn assert_says(text: &str, parts: &[&str]) {
     for part in parts {
         assert!(text.contains(part), "{part:?} is not said in:\n{text}");
     }
+}
+
+/// Waits until two tables are equal; returns how many rows they have.
+pub async fn equal_soon(source: &mut Database, sink: &mut Database, table: &str) -> Result<u64> {
+    equal_tables_soon(source, table, sink, table).await
+}
+
+/// The same for a sink table of another name.
+pub async fn equal_tables_soon(
+    source: &mut Database,
+    source_table: &str,
+    sink: &mut Database,
+    sink_table: &str,
+) -> Result<u64> {
+    let mut seen = Difference::default();
+    let waited = until(&format!("{source_table} is equal on both sides"), LIMIT, async || {
+        seen = compare::difference(source, source_table, sink, sink_table).await?;
+        Ok((seen.only_source + seen.only_sink == 0).then_some(seen.equal))
+    })
+    .await;
+    waited.with_context(|| format!("they differ: {seen:?}"))
+}
+
+/// Waits until a query's number is this.
+pub async fn counts(database: &mut Database, query: &str, expected: i64) -> Result<()> {
+    until(&format!("{query} is {expected}"), LIMIT, async || {
+        Ok((database.number(query).await? == expected).then_some(()))
+    })
+    .await
+}
+
+/// Returns one metric of a worker by its name and labels, as they stand in the page.
+pub async fn metric(worker: &mut Worker, name: &str) -> Result<f64> {
+    let (_, page) = worker.get("/metrics").await?;
+    let line = page.lines().find(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(' ')));
+    let value = line.with_context(|| format!("no {name} in:\n{page}"))?.rsplit(' ').next().unwrap_or_default();
+    value.parse().with_context(|| format!("read {name}"))
 }

@@ -120,6 +120,19 @@ pub async fn delete_topic(stack: &Stack, topic: &str) -> Result<()> {
     .await
 }
 
+/// Deletes the records before an offset, as retention does.
+pub async fn delete_records(stack: &Stack, topic: &str, partition: i32, before: i64) -> Result<()> {
+    let admin: AdminClient<DefaultClientContext> = config(stack).create()?;
+    let mut offsets = TopicPartitionList::new();
+    offsets.add_partition_offset(topic, partition, Offset::Offset(before))?;
+    let options = AdminOptions::new().operation_timeout(Some(LIMIT));
+    let deleted = admin.delete_records(&offsets, &options).await.context("delete records")?;
+    for element in deleted.elements() {
+        element.error().map_err(|error| anyhow!("delete records of {topic}: {error}"))?;
+    }
+    Ok(())
+}
+
 /// Writes records and waits for all acknowledgements; returns partition and offset of each.
 pub async fn write(stack: &Stack, topic: &str, records: Vec<New>) -> Result<Vec<(i32, i64)>> {
     let producer: FutureProducer = config(stack)

@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 
 use crate::markers::{Bracket, Post};
+use crate::postgres::quoted_table;
 use crate::{Database, Stack, kafka, unique, until};
 
 /// The schema of every pipeline's tables.
@@ -135,12 +136,12 @@ impl Builder {
         }
         let mut source = pipeline.source().await?;
         for (table, columns) in &self.tables {
-            source.run(format!("CREATE TABLE {SCHEMA}.\"{table}\" ({columns})")).await?;
+            source.run(format!("CREATE TABLE {} ({columns})", quoted_table(&in_schema(table)))).await?;
         }
         for sql in &self.seed {
             source.run(sql).await?;
         }
-        let tables: Vec<_> = self.tables.iter().map(|(table, _)| format!("{SCHEMA}.\"{table}\"")).collect();
+        let tables: Vec<_> = self.tables.iter().map(|(table, _)| quoted_table(&in_schema(table))).collect();
         source.run(format!("CREATE PUBLICATION {name} FOR TABLE {}", tables.join(", "))).await
     }
 
@@ -198,7 +199,9 @@ impl Pipeline {
     pub fn topic(&self, table: &str) -> String {
         match self.route {
             Route::One => format!("{}.all", self.name),
-            _ => format!("{}.{SCHEMA}.{table}", self.name),
+            // Debezium writes `_` for what no topic's name may hold.
+            _ => format!("{}.{SCHEMA}.{table}", self.name)
+                .replace(|c: char| !c.is_ascii_alphanumeric() && !"._-".contains(c), "_"),
         }
     }
 
@@ -254,16 +257,17 @@ impl Pipeline {
     pub async fn make_sink_tables(&self) -> Result<()> {
         let (mut source, mut sink) = (self.source().await?, self.sink().await?);
         for table in &self.tables {
-            let table = format!("{SCHEMA}.\"{table}\"");
+            let table = quoted_table(&in_schema(table));
+            let literal = table.replace('\'', "''");
             let columns = source
                 .value(format!(
                     "SELECT string_agg(quote_ident(attname) || ' ' || format_type(atttypid, atttypmod), ', ' ORDER BY \
-                     attnum) FROM pg_attribute WHERE attrelid = '{table}'::regclass AND attnum > 0 AND NOT attisdropped"
+                     attnum) FROM pg_attribute WHERE attrelid = '{literal}'::regclass AND attnum > 0 AND NOT attisdropped"
                 ))
                 .await?;
             let key = source
                 .value(format!(
-                    "SELECT ', ' || pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = '{table}'::regclass \
+                    "SELECT ', ' || pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = '{literal}'::regclass \
                      AND contype = 'p'"
                 ))
                 .await?;
@@ -307,6 +311,10 @@ impl Drop for Pipeline {
         psql("source", format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"));
         psql("sink", format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"));
     }
+}
+
+fn in_schema(table: &str) -> String {
+    format!("{SCHEMA}.{table}")
 }
 
 /// Replaces the database of `postgres://user@host:port/database`.
