@@ -2,7 +2,7 @@
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
-.PHONY: test lint unit integration demo bench mutants stack-up stack-down clean-stack
+.PHONY: test lint unit integration faults demo bench mutants stack-up stack-down clean-stack
 
 STACK := tests/stack/stack.sh
 
@@ -24,6 +24,11 @@ unit:
 integration:
 	cargo test --workspace --test '*' --no-run
 	$(STACK) run -- cargo test --workspace --test '*' -- $(T)
+
+# Kills, halts and outages in their full numbers; `make test` has them in small.
+faults:
+	cargo test --test faults --no-run
+	SINK_REPAIR_FAULTS_SCALE=full $(STACK) run -- cargo test --test faults -- $(T)
 
 # Loads, drifts, repairs and compares; ends with a table.
 demo:

@@ -154,14 +154,13 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
                         let before = builder.bytes();
                         let taken = (records.len() as u64, records.iter().map(Record::bytes).sum::<usize>() as u64);
                         let last = records.last().map(|record| record.offset);
-                        for record in records {
-                            if ending.is_some() {
-                                break;
-                            }
-                            builder.record(record.timestamp);
-                            timestamps.extend(record.timestamp);
-                            ending = self.take(&record, &mut builder, &mut steps).await.err();
-                        }
+                        ending = tokio::select! {
+                            // A stop first: what is taken then is not written any more.
+                            biased;
+                            // The sink is asked for tables and feeds, and may be away for long.
+                            () = stop.cancelled() => Some(LaneEnd::Stopped),
+                            taken = self.take_all(records, &mut builder, &mut steps, &mut timestamps) => taken.err(),
+                        };
                         // Only what was decoded is held until it is durable.
                         memory.shrink_to(builder.bytes() - before);
                         match &mut held {
@@ -175,6 +174,22 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
                 },
             }
         }
+    }
+
+    /// Takes records until one ends the lane.
+    async fn take_all(
+        &mut self,
+        records: Vec<Record>,
+        builder: &mut UnitBuilder,
+        steps: &mut Vec<Step>,
+        timestamps: &mut Vec<i64>,
+    ) -> Result<(), LaneEnd> {
+        for record in records {
+            builder.record(record.timestamp);
+            timestamps.extend(record.timestamp);
+            self.take(&record, builder, steps).await?;
+        }
+        Ok(())
     }
 
     /// Takes one record: decode, sequence, gather.

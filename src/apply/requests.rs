@@ -22,6 +22,9 @@ const KEYS_A_REQUEST: usize = 1_000;
 /// How often a range is asked to be read afresh: what is refused that often has a lasting reason.
 const READS_A_RANGE: u32 = 3;
 
+/// The most keys of a table that wait to be asked for. The others are found again by the next pass.
+const KEYS_WAITING: usize = 10_000;
+
 /// How long missing keys are gathered before they are asked for: the statements of a pass follow one another closely.
 const GATHER: Duration = Duration::from_secs(2);
 
@@ -64,7 +67,13 @@ impl Requests {
                 wanted.table.name == missing.table.name && wanted.source_table == missing.source_table
             };
             match self.wanted.iter_mut().find(same) {
-                Some(wanted) => wanted.keys.extend(missing.keys),
+                Some(wanted) => {
+                    // A pass that comes before the answer finds the same keys missing again.
+                    wanted.keys.extend(missing.keys);
+                    wanted.keys.sort_unstable();
+                    wanted.keys.dedup();
+                    wanted.keys.truncate(KEYS_WAITING);
+                }
                 None => self.wanted.push(missing),
             }
         }

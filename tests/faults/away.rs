@@ -1,6 +1,6 @@
 //! A sink that is away for a while, and commits whose outcome nobody told.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use rand::rngs::StdRng;
@@ -107,6 +107,30 @@ async fn a_commit_whose_outcome_nobody_told_takes_effect_once() -> Result<()> {
          rows equal, {versions} versions, each once, {steps} steps",
         times - answered
     ));
+    worker.stop(LIMIT).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_whose_sink_does_not_answer_stops_when_it_is_asked_to() -> Result<()> {
+    let _servers = rig::beside_others().await;
+    let stack = Stack::from_env()?;
+    let pipeline = counting_pipeline(&stack, "mute").await?;
+    let proxy = Proxy::open(&pipeline.sink_url()).await?;
+    let sink = proxy.of(&pipeline.sink_url())?;
+    let arguments = rig::arguments(&stack, &pipeline.name, &pipeline.topic("counters"), &sink);
+
+    // While it takes the lane over, while it learns of a table, while a unit of work is under way.
+    for trigger in ["INSERT INTO sink_repair.frontier", "a.attnum AS number", "UPDATE sink_repair.frontier"] {
+        let mut worker = rig::start(&arguments)?;
+        tokio::time::timeout(LIMIT, proxy.hold_at(trigger)).await.with_context(|| format!("no {trigger}"))??;
+        let asked = Instant::now();
+        worker.stop(Duration::from_secs(20)).await.with_context(|| format!("the sink does not answer {trigger}"))?;
+        say(format!("stopped {:.1} s after it was asked, in the middle of {trigger}", asked.elapsed().as_secs_f64()));
+        proxy.release();
+    }
+
+    let mut worker = rig::start(&arguments)?;
+    rig::until_equal(&pipeline, "counters", LIMIT).await?;
     worker.stop(LIMIT).await
 }
 
