@@ -35,8 +35,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 fn bootstrap_servers() -> String {
     std::env::var("SINK_REPAIR_TEST_KAFKA").unwrap_or_else(|_| {
         panic!(
-            "this test needs a Kafka broker: start one with `tests/stack/up`, \
-             then set SINK_REPAIR_TEST_KAFKA to its HOST:PORT"
+            "this test needs a Kafka broker: run `tests/stack/stack.sh up`, then \
+             `eval \"$(tests/stack/stack.sh env)\"`"
         )
     })
 }
@@ -291,7 +291,11 @@ async fn a_topic_that_was_made_anew_ends_its_lane() {
     .await;
 
     match ended {
-        Err(PartitionError::Recreated { was, now, .. }) => assert_eq!((was, first.id != now), (first.id, true)),
+        Err(err) => {
+            let PartitionError::Recreated { was, now, .. } = &err else { panic!("{err:?}") };
+            assert_eq!((*was, first.id != *now), (first.id, true));
+            assert_eq!(records.next_chunk().await.map(drop).unwrap_err(), err, "it stays so");
+        }
         Ok(None) => {
             drop((records, assignments));
             let again = worker.assigned().await;
@@ -450,6 +454,43 @@ async fn a_worker_that_stops_leaves_its_partitions_to_the_next_at_once() {
     let mut records = assignments[0].start(StartAt::CommittedOr(Edge::Earliest)).await.unwrap();
     assert_eq!(receive_all(&mut records).await, [7, 8, 9]);
     second.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_partition_moves_with_the_frontier_of_the_lane_that_gives_it_up() {
+    for protocol in ["classic", "consumer"] {
+        let topic = fresh(&format!("moves-{protocol}"));
+        create(&topic, 2).await;
+        for partition in 0..2 {
+            write(&topic, partition, 0..10, 0).await;
+        }
+        let mut first = Worker::reads(&topic, &[("group.protocol", protocol)]);
+        let mut lanes = Vec::new();
+        while lanes.len() < 2 {
+            for assignment in first.assigned().await {
+                let mut records = assignment.start(StartAt::CommittedOr(Edge::Earliest)).await.unwrap();
+                receive_all(&mut records).await;
+                lanes.push(records);
+            }
+        }
+
+        let mut second = Worker::reads(&topic, &[("group.protocol", protocol)]);
+        until("revocation", || lanes.iter().any(|records| records.ending().is_some())).await;
+        let moving = lanes.iter().position(|records| records.ending().is_some()).unwrap();
+        let mut leaving = lanes.remove(moving);
+        assert!(leaving.next_chunk().await.unwrap().is_none(), "{protocol}: a lane begins nothing new");
+        // Its unit of work in hand, and then its last word.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        leaving.commit(Offset(7));
+        drop(leaving);
+
+        let assignments = second.assigned().await;
+        let mut records = assignments[0].start(StartAt::CommittedOr(Edge::Earliest)).await.unwrap();
+        assert_eq!(receive_all(&mut records).await, [7, 8, 9], "{protocol}");
+        assert!(lanes[0].ending().is_none(), "{protocol}: the other lane goes on");
+        first.stop().await;
+        second.stop().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

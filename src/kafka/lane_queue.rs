@@ -19,7 +19,8 @@ use super::{
     context::GroupContext,
     health::Pulse,
     native,
-    partition::{Chunk, Delivery, PartitionState},
+    partition::PartitionState,
+    records::{Chunk, Delivery},
 };
 use crate::record::{Record, is_wanted_header};
 

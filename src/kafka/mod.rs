@@ -23,9 +23,11 @@ mod partition;
 mod poll;
 mod producer;
 mod rebalance;
+mod records;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod topics;
 mod watch;
 
 use std::{
@@ -53,12 +55,11 @@ pub use fetch::{FetchError, fetch_one};
 pub use health::{Health, PartitionHealth, Rebalances};
 pub use lookup::{LogBounds, Lookup, LookupError};
 pub use native::TopicDescription;
-pub use partition::{Assignment, Chunk, Edge, Ending, Records, StartAt};
+pub use partition::{Assignment, Edge, Ending, StartAt};
 pub use producer::{Outgoing, Producer, SendError, ensure_topic};
-pub use settings::{
-    ClientSettings, ConsumerSettings, DEFAULT_MEMORY, DEFAULT_RELEASE_WITHIN, SettingsError, TopicPattern,
-    TopicSelection,
-};
+pub use records::{Chunk, Records};
+pub use settings::{ClientSettings, ConsumerSettings, DEFAULT_MEMORY, DEFAULT_RELEASE_WITHIN, SettingsError};
+pub use topics::{TopicPattern, TopicSelection};
 
 use budget::Wake;
 use context::GroupContext;

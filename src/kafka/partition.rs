@@ -20,13 +20,13 @@ use sink_api::{Offset, TopicId};
 use tokio::sync::{mpsc, watch};
 
 use super::{
-    budget::{Budget, Charge, LaneShare, Wake},
+    budget::{Budget, LaneShare, Wake},
     error::{PartitionError, TopicPartition},
     health::PartitionHealth,
     lookup::{LogBounds, Lookup},
     native::TopicDescription,
+    records::{Delivery, Records},
 };
-use crate::record::Record;
 
 /// How a partition is being taken from its lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,26 +55,6 @@ pub enum Edge {
     Earliest,
     /// The next record to come.
     Latest,
-}
-
-/// Some records of a partition, in the order of the log.
-#[derive(Debug)]
-pub struct Chunk {
-    /// The records; offsets ascend and may have gaps (transactions, compaction).
-    pub records: Vec<Record>,
-    /// Whether the log ended behind them. A chunk may have no records and only say that.
-    pub at_end: bool,
-    /// Their memory: to be dropped when the records' effect is durable, or when they are let go.
-    pub charge: Charge,
-}
-
-/// What the poll thread sends to a lane.
-#[derive(Debug)]
-pub(super) enum Delivery {
-    Chunk(Chunk),
-    /// The log does not have the position any more.
-    OutOfRange,
-    Failed(PartitionError),
 }
 
 /// What lanes and the watch thread ask of the poll thread.
@@ -144,6 +124,10 @@ impl PartitionState {
         self.end.fetch_max(next.0, Ordering::SeqCst);
     }
 
+    pub(super) fn done_up_to(&self, frontier: Offset) {
+        self.frontier.store(frontier.0, Ordering::SeqCst);
+    }
+
     pub(super) fn frontier(&self) -> Option<Offset> {
         known(&self.frontier)
     }
@@ -202,9 +186,9 @@ impl Reach {
 }
 
 /// Says that the lane is gone, when the last part of it is.
-struct Lease {
-    state: Arc<PartitionState>,
-    reach: Reach,
+pub(super) struct Lease {
+    pub(super) state: Arc<PartitionState>,
+    pub(super) reach: Reach,
 }
 
 impl Drop for Lease {
@@ -221,6 +205,11 @@ pub struct Assignment {
 impl Assignment {
     pub(super) fn new(state: Arc<PartitionState>, reach: Reach) -> Assignment {
         Assignment { lease: Arc::new(Lease { state, reach }) }
+    }
+
+    /// The assignment from which records were started.
+    pub(super) fn of(lease: &Arc<Lease>) -> Assignment {
+        Assignment { lease: Arc::clone(lease) }
     }
 
     /// Returns which partition it is.
@@ -274,15 +263,7 @@ impl Assignment {
         let (deliveries, receiver) = mpsc::unbounded_channel();
         let state = Arc::clone(&self.lease.state);
         self.lease.reach.tell(Command::Start { state, at: wanted, deliveries });
-        Ok(Records {
-            lease: Arc::clone(&self.lease),
-            receiver,
-            start: wanted,
-            position: wanted,
-            end_at_start: bounds.end,
-            caught_up: wanted >= bounds.end,
-            out_of_range: false,
-        })
+        Ok(Records::new(Arc::clone(&self.lease), receiver, wanted, bounds))
     }
 
     /// Returns how the partition is being taken, if it is.
@@ -305,7 +286,7 @@ impl Assignment {
     }
 
     /// Finds out why the log does not have an offset that it should have.
-    async fn out_of_range(&self, wanted: Offset) -> PartitionError {
+    pub(super) async fn out_of_range(&self, wanted: Offset) -> PartitionError {
         let partition = self.partition().clone();
         let why = async {
             let was = self.lease.state.topic_id.get().copied();
@@ -331,7 +312,7 @@ impl Assignment {
     }
 }
 
-async fn taken(state: Arc<PartitionState>) -> Ending {
+pub(super) async fn taken(state: Arc<PartitionState>) -> Ending {
     let mut ending = state.ending.subscribe();
     let ending = ending.wait_for(Option::is_some).await.expect("the sender lives in the state that is held here");
     ending.expect("it was waited for")
@@ -352,90 +333,5 @@ fn inside(bounds: LogBounds, wanted: Offset, partition: &TopicPartition) -> Resu
         Err(PartitionError::BeyondEnd { partition, wanted, end: bounds.end })
     } else {
         Ok(())
-    }
-}
-
-/// The records of a started partition.
-pub struct Records {
-    lease: Arc<Lease>,
-    receiver: mpsc::UnboundedReceiver<Delivery>,
-    start: Offset,
-    position: Offset,
-    end_at_start: Offset,
-    caught_up: bool,
-    out_of_range: bool,
-}
-
-impl Records {
-    /// Returns the next records, in order; `None` when the partition is being taken or the consumer stops: the lane
-    /// then finishes its unit of work, commits and drops this. May be cancelled without losing records.
-    ///
-    /// # Errors
-    /// When the log does not have the next offset any more, or the topic was made anew.
-    pub async fn next_chunk(&mut self) -> Result<Option<Chunk>, PartitionError> {
-        if !self.out_of_range {
-            let delivery = tokio::select! {
-                // First: a lane whose partition is being taken begins nothing new.
-                biased;
-                _ = taken(Arc::clone(&self.lease.state)) => return Ok(None),
-                delivery = self.receiver.recv() => delivery,
-            };
-            match delivery {
-                Some(Delivery::Chunk(chunk)) => return Ok(Some(self.received(chunk))),
-                Some(Delivery::Failed(err)) => return Err(err),
-                Some(Delivery::OutOfRange) => self.out_of_range = true,
-                None => return Ok(None),
-            }
-        }
-        let assignment = Assignment { lease: Arc::clone(&self.lease) };
-        match assignment.out_of_range(self.position).await {
-            PartitionError::Taken { .. } => Ok(None),
-            err => Err(err),
-        }
-    }
-
-    fn received(&mut self, mut chunk: Chunk) -> Chunk {
-        chunk.charge.received();
-        if let Some(last) = chunk.records.last() {
-            self.position = last.offset.next();
-        }
-        self.caught_up |= chunk.at_end || self.position >= self.end_at_start;
-        chunk
-    }
-
-    /// Returns the offset at which reading started.
-    pub fn start_offset(&self) -> Offset {
-        self.start
-    }
-
-    /// Returns the next offset that can come: one more than that of the last record received.
-    pub fn position(&self) -> Offset {
-        self.position
-    }
-
-    /// Whether every record that the partition had at the start has been received.
-    pub fn caught_up(&self) -> bool {
-        self.caught_up
-    }
-
-    /// Sets the group's committed offset, soon: `frontier` is the next offset to read such that every earlier record
-    /// is done and durable.
-    pub fn commit(&self, frontier: Offset) {
-        self.lease.state.frontier.store(frontier.0, Ordering::SeqCst);
-    }
-
-    /// Returns how the partition is being taken, if it is.
-    pub fn ending(&self) -> Option<Ending> {
-        *self.lease.state.ending.borrow()
-    }
-
-    /// Waits until the partition is being taken: what a lane that waits for its sink listens to besides.
-    pub fn taken(&self) -> impl Future<Output = Ending> + Send + 'static {
-        taken(Arc::clone(&self.lease.state))
-    }
-
-    /// Returns the budget that the records count against.
-    pub fn budget(&self) -> &Budget {
-        &self.lease.reach.budget
     }
 }

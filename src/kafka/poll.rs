@@ -27,8 +27,9 @@ use super::{
     health::Pulse,
     lane_queue::{Feed, LaneQueue, Moved},
     native::{CommitOutcome, Commits},
-    partition::{Command, Delivery, PartitionState, Reach},
+    partition::{Command, PartitionState, Reach},
     rebalance::Giving,
+    records::Delivery,
 };
 
 /// The longest the thread sleeps: what it notices by time alone (deadlines, pauses) is not more precise than this.

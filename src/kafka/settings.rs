@@ -10,7 +10,8 @@ use rdkafka::{
     error::KafkaError,
 };
 use rdkafka_sys::rd_kafka_conf_res_t as ConfRes;
-use regex::Regex;
+
+use super::topics::TopicSelection;
 
 /// How to reach the cluster.
 #[derive(Clone)]
@@ -56,51 +57,10 @@ pub const DEFAULT_MEMORY: usize = 16 << 20;
 /// down.
 pub const DEFAULT_RELEASE_WITHIN: Duration = Duration::from_secs(5);
 
-/// Which topics to read.
-#[derive(Clone, Debug)]
-pub enum TopicSelection {
-    /// These. One that does not exist yet is waited for.
-    Names(Vec<String>),
-    /// All that match, now or later.
-    Pattern(TopicPattern),
-}
-
-/// A regular expression that a topic's whole name must match.
-#[derive(Clone, Debug)]
-pub struct TopicPattern {
-    regex: Regex,
-    except: Vec<String>,
-}
-
-impl TopicPattern {
-    /// Parses `pattern`. The topics `except` (the dead letter queue, the signal topic) and Kafka's own (`__*`) never
-    /// match.
-    ///
-    /// # Errors
-    /// When it is not a regular expression.
-    pub fn new(pattern: &str, except: Vec<String>) -> Result<TopicPattern, SettingsError> {
-        // Anchored at both ends, as Kafka Connect's `topics.regex`; `^` and `$` in the pattern do no harm.
-        let regex = Regex::new(&format!("^(?:{pattern})$"))
-            .map_err(|err| SettingsError(format!("topic pattern `{pattern}` is not a regular expression: {err}")))?;
-        Ok(TopicPattern { regex, except })
-    }
-
-    /// Whether a topic is to be read.
-    pub fn matches(&self, topic: &str) -> bool {
-        !topic.starts_with("__") && self.regex.is_match(topic) && !self.except.iter().any(|name| name == topic)
-    }
-}
-
-impl std::fmt::Display for TopicPattern {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.regex.as_str())
-    }
-}
-
 /// Settings that cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct SettingsError(String);
+pub struct SettingsError(pub(super) String);
 
 /// Properties that have a flag of their own.
 const FLAGS: [(&str, &str); 3] = [
@@ -393,15 +353,5 @@ mod tests {
 
         assert_eq!((config.get("acks"), config.get("enable.idempotence")), (Some("all"), Some("true")));
         assert!(settings(&[("acks", "1")]).producer().is_err());
-    }
-
-    #[test]
-    fn a_pattern_must_match_the_whole_name_and_never_matches_what_is_excepted() {
-        let pattern = TopicPattern::new("inventory\\..*", vec!["inventory.dead".into()]).unwrap();
-
-        let names = ["inventory.orders", "the.inventory.orders", "inventory.dead", "inventory"];
-        assert_eq!(names.map(|name| pattern.matches(name)), [true, false, false, false]);
-        assert!(!TopicPattern::new(".*", vec![]).unwrap().matches("__consumer_offsets"));
-        assert!(TopicPattern::new("(", vec![]).is_err());
     }
 }

@@ -21,7 +21,7 @@ use super::{
     lookup::{Lookup, LookupError},
     native::TopicDescription,
     partition::{Command, PartitionState, Reach},
-    settings::TopicSelection,
+    topics::TopicSelection,
 };
 
 /// How old the lag may be, and how long a topic that was made anew may be taken for the old one.
