@@ -22,7 +22,7 @@ log=$CARGO_TARGET_DIR/mutants.log
 
 rm -rf "$tree"
 mkdir -p "$tree"
-(cd "$root" && git ls-files -z | xargs -0 cp --parents -t "$tree")
+(cd "$root" && git ls-files -coz --exclude-standard | xargs -0 cp --parents -t "$tree")
 cd "$tree"
 
 field() { sed -n "s/^$1: //p" "$2" | head -1; }

@@ -2,12 +2,16 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod bad_records;
+mod statements;
+
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
+use base64::{Engine, engine::general_purpose::STANDARD};
 use sink_api::{
     Column, ColumnType, KeyColumn, KeyType, LaneId, Offset, Partition, Sink, TableName, TableShape, TopicId,
     testing::MemorySink,
@@ -172,65 +176,26 @@ async fn run(sink: &MemorySink, records: Vec<Record>, parking: Parking) -> (Lane
     (end, committed)
 }
 
+/// A marker, as PostgreSQL's connector wraps a message.
+fn marker(offset: i64, payload: &str) -> Record {
+    let content = STANDARD.encode(payload);
+    let source =
+        r#""source":{"connector":"postgresql","name":"shop","db":"app","schema":"","table":"","txId":7,"ts_ms":1}"#;
+    Record {
+        offset: Offset(offset),
+        timestamp: Some(offset),
+        key: Some(r#"{"prefix":"sink-repair.0"}"#.as_bytes().into()),
+        value: Some(
+            format!(r#"{{"op":"m",{source},"message":{{"prefix":"sink-repair.0","content":"{content}"}}}}"#)
+                .into_bytes()
+                .into(),
+        ),
+        headers: Vec::new(),
+    }
+}
+
 fn sink() -> MemorySink {
     let sink = MemorySink::new();
     sink.create_table(shape(), &[]);
     sink
-}
-
-#[tokio::test]
-async fn a_bad_record_stops_the_lane_before_it_and_is_not_skipped_by_a_restart() {
-    let sink = sink();
-    let records = || vec![change(0, 1), record(1, 2, "{broken"), change(2, 3)];
-
-    let (first, _) = run(&sink, records(), Parking(None)).await;
-    let frontier = sink.state(&lane_id()).map(|state| state.next_offset);
-    let (again, _) = run(&sink, records(), Parking(None)).await;
-
-    assert!(matches!(&first, LaneEnd::Failed { what, .. } if what.contains("offset 1")), "{first:?}");
-    assert_eq!(frontier, Some(Offset(1)));
-    assert_eq!(sink.rows(&orders()).len(), 1);
-    assert!(matches!(&again, LaneEnd::Failed { what, .. } if what.contains("offset 1")), "{again:?}");
-}
-
-#[tokio::test]
-async fn a_bad_record_is_parked_and_the_others_go_on() {
-    let sink = sink();
-    let parked = Arc::new(Mutex::new(Vec::new()));
-
-    let records = vec![change(0, 1), record(1, 2, "{broken"), change(2, 3)];
-    let (end, committed) = run(&sink, records, Parking(Some(Arc::clone(&parked)))).await;
-
-    assert_eq!((end, committed), (LaneEnd::CaughtUp, Some(Offset(3))));
-    assert_eq!(*parked.lock().unwrap(), [Offset(1)]);
-    assert_eq!(sink.rows(&orders()).len(), 2);
-}
-
-#[tokio::test]
-async fn a_record_that_the_sink_refuses_is_found_among_many_and_parked() {
-    let sink = sink();
-    let refused = sink_api::Key::encode(&[KeyType::Int], &[sink_api::KeyValue::Int(37)]).unwrap();
-    sink.poison(&orders(), &refused, true);
-    let parked = Arc::new(Mutex::new(Vec::new()));
-
-    let records = (0..50).map(|offset| change(offset, offset)).collect();
-    let (end, committed) = run(&sink, records, Parking(Some(Arc::clone(&parked)))).await;
-
-    assert_eq!((end, committed), (LaneEnd::CaughtUp, Some(Offset(50))));
-    assert_eq!(*parked.lock().unwrap(), [Offset(37)]);
-    assert_eq!(sink.rows(&orders()).len(), 49);
-}
-
-#[tokio::test]
-async fn a_record_that_the_sink_refuses_stops_the_lane_before_it() {
-    let sink = sink();
-    let refused = sink_api::Key::encode(&[KeyType::Int], &[sink_api::KeyValue::Int(2)]).unwrap();
-    sink.poison(&orders(), &refused, true);
-
-    let records = (0..5).map(|offset| change(offset, offset)).collect();
-    let (end, _) = run(&sink, records, Parking(None)).await;
-
-    assert!(matches!(&end, LaneEnd::Failed { what, .. } if what.contains("offset 2")), "{end:?}");
-    assert_eq!(sink.state(&lane_id()).map(|state| state.next_offset), Some(Offset(2)));
-    assert_eq!(sink.rows(&orders()).len(), 2);
 }

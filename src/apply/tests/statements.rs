@@ -1,0 +1,90 @@
+//! Statements at their place between changes, over the sink in memory.
+
+use sink_api::{
+    Key, KeyType, KeyValue, Offset, Sink, Value, Verdict,
+    testing::{Fault, MemorySink},
+};
+
+use super::{Parking, change, lane_id, marker, orders, run, sink};
+use crate::{apply::lane::LaneEnd, record::Record};
+
+const SOURCE: &str = "inventory.orders";
+
+/// The markers of a read of all keys up to 10 that finds `selected`.
+fn read(read_id: &str, offset: i64, selected: &str) -> [Record; 2] {
+    let read = format!(r#""v":1,"read_id":"{read_id}","table":"{SOURCE}","topic":"shop.inventory.orders""#);
+    let close = format!(
+        r#"{{{read},"kind":"chunk","part":1,"parts":1,"range":{{"lower":{{"open":true}},"upper":{{"key":10,"inclusive":true}}}},"selected":{selected},"key_types":["bigint"],"snapshot":"9:9:","settled":true}}"#
+    );
+    [marker(offset, &format!(r#"{{{read},"kind":"low"}}"#)), marker(offset + 1, &close)]
+}
+
+/// A row that the source does not have.
+fn drift(sink: &MemorySink, id: i64) {
+    sink.put(&orders(), vec![Value::Int(id), Value::Null]);
+}
+
+fn ids(sink: &MemorySink) -> Vec<Key> {
+    sink.rows(&orders()).into_iter().map(|(key, _)| key).collect()
+}
+
+fn keys(ids: &[i64]) -> Vec<Key> {
+    ids.iter().map(|id| Key::encode(&[KeyType::Int], &[KeyValue::Int(*id)]).unwrap()).collect()
+}
+
+fn verdicts(sink: &MemorySink) -> Vec<Verdict> {
+    sink.statements().into_iter().map(|recorded| recorded.statement.verdict).collect()
+}
+
+#[tokio::test]
+async fn a_statement_removes_the_orphans_that_stand_at_its_place() {
+    let sink = sink();
+    drift(&sink, 4);
+    let [low, close] = read("r-1", 1, "[1]");
+
+    // 5 comes behind the statement, in the same unit of work.
+    let (end, _) = run(&sink, vec![change(0, 1), low, close, change(3, 5)], Parking(None)).await;
+
+    assert_eq!((end, ids(&sink)), (LaneEnd::CaughtUp, keys(&[1, 5])));
+    assert_eq!(verdicts(&sink), [Verdict::Applied]);
+    assert_eq!(sink.removed().len(), 1);
+}
+
+#[tokio::test]
+async fn a_read_that_is_published_again_after_a_restart_keeps_its_first_verdict() {
+    let sink = sink();
+    let [low, close] = read("r-1", 1, "[1]");
+    run(&sink, vec![change(0, 1), low, close, change(3, 5)], Parking(None)).await;
+
+    let [low, close] = read("r-1", 4, "[1]");
+    let (end, committed) = run(&sink, vec![low, close], Parking(None)).await;
+
+    assert_eq!((end, committed), (LaneEnd::CaughtUp, Some(Offset(6))));
+    assert_eq!(ids(&sink), keys(&[1, 5]), "5 is of the statement's future");
+    assert_eq!(verdicts(&sink).len(), 1);
+}
+
+#[tokio::test]
+async fn a_table_that_two_sources_feed_keeps_its_orphans() {
+    let sink = sink();
+    sink.claim_table(&orders(), "archive.orders", &lane_id()).await.unwrap();
+    drift(&sink, 4);
+    let [low, close] = read("r-1", 1, "[1]");
+
+    run(&sink, vec![change(0, 1), low, close], Parking(None)).await;
+
+    assert_eq!(ids(&sink), keys(&[1, 4]));
+    let verdicts = verdicts(&sink);
+    assert!(matches!(&verdicts[..], [Verdict::Refused { rule: sink_api::Rule::OneStream, .. }]), "{verdicts:?}");
+}
+
+#[tokio::test]
+async fn the_group_learns_of_a_record_when_it_is_durable() {
+    let sink = sink();
+    sink.inject(Fault::Commit(sink_api::ErrorClass::Configuration));
+
+    let (end, committed) = run(&sink, vec![change(0, 1)], Parking(None)).await;
+
+    assert!(matches!(end, LaneEnd::Failed { .. }), "{end:?}");
+    assert_eq!((committed, sink.state(&lane_id())), (None, None));
+}
