@@ -130,5 +130,6 @@ fn row(statement: &Statement, difference: &Difference, verdict: Verdict, removed
         missing: difference.missing_count,
         spared: statement.spared.len() as u64,
         in_range: difference.in_range,
+        confirmed: statement.confirmed,
     }
 }

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sink_api::{ErrorClass, LaneId, Offset, StatementRow, Verdict, Written};
+use sink_api::{ErrorClass, HeldStatement, LaneId, Offset, StatementRow, Verdict, Written};
 use tracing::{debug, error, info, warn};
 
 use super::{
@@ -59,6 +59,13 @@ impl Observer {
         self.publish();
     }
 
+    /// What an earlier life of the lane held still waits for an operator.
+    pub(super) fn held(&self, held: &[HeldStatement]) {
+        for held in held {
+            self.status.held(&held.statement, UnixMillis(held.recorded_at / 1000));
+        }
+    }
+
     /// Records were taken: how many, of how many bytes, and the offset of the last.
     pub(super) fn took(&mut self, records: u64, bytes: u64, last: Option<Offset>, sequencer: &Sequencer) {
         self.counters.read(records, bytes);
@@ -88,9 +95,6 @@ impl Observer {
             self.counters.statement(&judged.row, judged.spared);
             self.log_statement(&judged.row);
             self.status.statement(&judged.row, now);
-            if judged.confirmed && judged.row.verdict == Verdict::Applied {
-                self.status.confirmed(&judged.row.table.as_ref().map(ToString::to_string).unwrap_or_default());
-            }
         }
         if report.repeated > 0 {
             debug!(lane = %self.lane, reads = report.repeated, "reads that have their verdict came again");
@@ -198,6 +202,4 @@ impl Observer {
 pub(super) struct Judged {
     pub(super) row: StatementRow,
     pub(super) spared: SparedKeys,
-    /// Whether an operator had confirmed it.
-    pub(super) confirmed: bool,
 }

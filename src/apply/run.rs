@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context, bail};
-use sink_api::{LaneId, Sink};
+use sink_api::{HeldStatement, LaneId, Sink, SinkError};
 use tokio::{
     sync::{mpsc, watch},
     task::JoinSet,
@@ -36,6 +36,9 @@ use crate::{
 
 /// How long a stopping worker waits for the units in hand.
 pub(super) const GRACE: Duration = Duration::from_secs(8);
+
+/// How many statements that an earlier life of a lane held are shown: as many as a person looks at.
+const HELD_SHOWN: usize = 100;
 
 /// What all lanes share.
 pub(super) struct Worker<S: Sink> {
@@ -121,7 +124,7 @@ impl<S: Sink> Worker<S> {
             _ = taken => Err(LaneEnd::Stopped),
             prepared = self.prepare(&assignment, &id, description.partitions, &mut observer) => prepared,
         };
-        let (claimed, records, plan) = match prepared {
+        let (claimed, held, records, plan) = match prepared {
             Ok(prepared) => prepared,
             Err(end) => {
                 observer.ended(&end);
@@ -131,6 +134,7 @@ impl<S: Sink> Worker<S> {
         // The records hold the partition from here on.
         drop(assignment);
         observer.started(plan.start.frontier, plan.read_from);
+        observer.held(&held);
         let sequencer = Sequencer::new(plan.start, self.limits);
         let (waits, waited) = watch::channel(None);
         let outlet = self.outlet(&partition);
@@ -167,12 +171,13 @@ impl<S: Sink> Worker<S> {
         id: &LaneId,
         partitions: i32,
         observer: &mut Observer,
-    ) -> Result<(sink_api::Claimed<S::Lane>, kafka::Records, Plan), LaneEnd> {
+    ) -> Result<(sink_api::Claimed<S::Lane>, Vec<HeldStatement>, kafka::Records, Plan), LaneEnd> {
         let failed =
             |what: String, hint: &str| LaneEnd::Failed { what: format!("{id}: {what}"), hint: hint.to_owned() };
-        let claimed = patiently(observer, || self.sink.claim(id)).await.map_err(|error| {
+        let broken = |error: SinkError| {
             failed(error.to_string(), error.hint.as_deref().unwrap_or("mend the sink, then restart the worker"))
-        })?;
+        };
+        let claimed = patiently(observer, || self.sink.claim(id)).await.map_err(broken)?;
         if let Some(other) = claimed.other_incarnation {
             return Err(failed(
                 format!(
@@ -189,6 +194,7 @@ impl<S: Sink> Worker<S> {
                 LaneEnd::Failed { what: failure.what, hint: failure.hint }
             }
         };
+        let held = patiently(observer, || self.sink.held(id, HELD_SHOWN)).await.map_err(broken)?;
         let log = assignment.bounds().await.map_err(stopped)?;
         let log = LogBounds { start: log.start, end: log.end };
         let plan = match &claimed.state {
@@ -210,7 +216,7 @@ impl<S: Sink> Worker<S> {
             warn!(lane = %id, "the log no longer holds the low markers of open windows; their reads will be refused and asked for again");
         }
         let records = assignment.start(StartAt::Offset(plan.read_from)).await.map_err(stopped)?;
-        Ok((claimed, records, plan))
+        Ok((claimed, held, records, plan))
     }
 
     fn outlet(&self, partition: &kafka::TopicPartition) -> KafkaOutlet {

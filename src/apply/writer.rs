@@ -220,7 +220,6 @@ impl<S: Sink, O: Outlet> Writer<S, O> {
                                 visibility: statement.spared_by_visibility,
                                 changed: 0,
                             },
-                            confirmed: statement.confirmed.is_some(),
                         });
                     }
                 },
@@ -230,7 +229,7 @@ impl<S: Sink, O: Outlet> Writer<S, O> {
                     } else {
                         open.record(row, &sink_api::KeyList::new()).await?;
                         let row = (**row).clone();
-                        report.statements.push(Judged { row, spared: SparedKeys::default(), confirmed: false });
+                        report.statements.push(Judged { row, spared: SparedKeys::default() });
                     }
                 }
             }
@@ -327,6 +326,7 @@ impl<S: Sink, O: Outlet> Writer<S, O> {
                     missing: 0,
                     spared: statement.spared.len() as u64,
                     in_range: 0,
+                    confirmed: statement.confirmed,
                 };
                 rest.work.push(Work::Refusal(Box::new(row)));
             }

@@ -24,6 +24,7 @@ fn statement(verdict: Verdict) -> StatementRow {
         removed: 2,
         missing: 3,
         spared: 4,
+        confirmed: None,
         in_range: 10,
     }
 }

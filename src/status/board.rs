@@ -40,9 +40,16 @@ struct Board {
 struct Live {
     group: (GroupState, UnixMillis),
     lanes: BTreeMap<(String, Partition), Entry>,
-    attention: Vec<Attention>,
+    attention: Vec<Item>,
     omitted: u64,
     next_generation: u64,
+}
+
+/// What a person must look at, with the statement that waits for them.
+#[derive(Debug)]
+struct Item {
+    attention: Attention,
+    held: Option<StatementRow>,
 }
 
 #[derive(Debug)]
@@ -136,10 +143,10 @@ impl StatusBoard {
         let board = &self.0;
         let counters = self.counters();
         let mut live = self.live();
-        live.attention.retain(|item| item.kind == AttentionKind::Held || now.since(item.last) < FORGOTTEN_AFTER);
+        live.attention.retain(|item| item.held.is_some() || now.since(item.attention.last) < FORGOTTEN_AFTER);
         let lanes: Vec<Lane> =
             live.lanes.iter().map(|((topic, partition), entry)| entry.lane(topic, *partition, now)).collect();
-        let mut attention = live.attention.clone();
+        let mut attention: Vec<Attention> = live.attention.iter().map(|item| item.attention.clone()).collect();
         attention.extend(follows_from(&lanes, now));
         attention.sort_by_key(|item| (item.kind, item.since));
         Status {
@@ -192,13 +199,17 @@ impl LaneStatus {
         self.update(|entry| entry.progress = Some(progress));
     }
 
-    /// Publishes a statement's verdict; a held or refused one asks for attention.
+    /// Puts a statement on the board that an earlier life of the lane held.
+    pub fn held(&self, statement: &StatementRow, at: UnixMillis) {
+        self.judged(statement, at);
+    }
+
+    /// Publishes a statement's verdict; a held or refused one asks for attention, and what it settles no longer does.
     pub fn statement(&self, statement: &StatementRow, now: UnixMillis) {
-        let table = statement.table.as_ref().map_or_else(|| statement.source_table.clone(), ToString::to_string);
         let last = LastStatement {
             read_id: statement.read_id.clone(),
             kind: statement.kind,
-            table: table.clone(),
+            table: name_of(statement),
             offset: statement.offset,
             verdict: statement.verdict.as_str().to_owned(),
             reason: statement.verdict.reason().map(|(rule, reason)| format!("{rule}: {reason}")),
@@ -209,7 +220,14 @@ impl LaneStatus {
             at: now,
         };
         self.update(|entry| entry.last_statement = Some(last));
+        self.board.live().attention.retain(|item| {
+            let mine = item.attention.topic == self.topic && item.attention.partition == self.partition;
+            !(mine && item.held.as_ref().is_some_and(|held| statement.settles(held)))
+        });
+        self.judged(statement, now);
+    }
 
+    fn judged(&self, statement: &StatementRow, now: UnixMillis) {
         let (kind, rule, reason, hint) = match &statement.verdict {
             Verdict::Held { rule, reason } => {
                 let hint = advice::held(*rule, &statement.read_id, statement.orphans);
@@ -220,44 +238,39 @@ impl LaneStatus {
             }
             Verdict::Applied | Verdict::Reported | Verdict::Ignored => return,
         };
-        self.raise(Attention {
-            table: Some(table),
+        let attention = Attention {
+            table: Some(name_of(statement)),
             offset: Some(statement.offset),
             read_id: Some(statement.read_id.clone()),
             rule: Some(rule),
             hint: Some(hint),
             ..self.item(kind, reason.clone(), now)
-        });
+        };
+        self.raise(Item { attention, held: (kind == AttentionKind::Held).then(|| statement.clone()) });
     }
 
     /// Asks for attention to a record that was parked in the dead letter topic.
     pub fn dead_letter(&self, offset: Offset, table: Option<String>, reason: &str, now: UnixMillis) {
         let hint = "read the records in the dead letter topic; correct them at the source, which sends them anew";
-        self.raise(Attention {
+        let attention = Attention {
             table,
             offset: Some(offset),
             hint: Some(hint.to_owned()),
             ..self.item(AttentionKind::DeadLettered, reason.to_owned(), now)
-        });
+        };
+        self.raise(Item { attention, held: None });
     }
 
     /// Asks for attention to keys of `table` that were asked for and did not come.
     pub fn unobtainable(&self, table: &str, keys: u64, now: UnixMillis) {
         let what = format!("{keys} missing rows were asked for twice and did not come");
         let hint = "check that the connector reads the signal topic, and that it captures the table";
-        self.raise(Attention {
+        let attention = Attention {
             table: Some(table.to_owned()),
             hint: Some(hint.to_owned()),
             ..self.item(AttentionKind::Unobtainable, what, now)
-        });
-    }
-
-    /// Ends the attention to held statements of `table` in this lane, after a confirmed one was applied.
-    pub fn confirmed(&self, table: &str) {
-        self.board.live().attention.retain(|item| {
-            let mine = item.topic == self.topic && item.partition == self.partition;
-            !(mine && item.kind == AttentionKind::Held && item.table.as_deref() == Some(table))
-        });
+        };
+        self.raise(Item { attention, held: None });
     }
 
     fn item(&self, kind: AttentionKind, what: String, now: UnixMillis) -> Attention {
@@ -279,7 +292,7 @@ impl LaneStatus {
 
     /// Adds an item, or counts it into an earlier one of the same place and kind. Held statements are each confirmed by
     /// their read, so they stand alone.
-    fn raise(&self, item: Attention) {
+    fn raise(&self, item: Item) {
         type Place<'a> = (AttentionKind, &'a str, Partition, Option<&'a str>, Option<Rule>, Option<&'a ReadId>);
         fn place(item: &Attention) -> Place<'_> {
             let read = item.read_id.as_ref().filter(|_| item.kind == AttentionKind::Held);
@@ -287,8 +300,11 @@ impl LaneStatus {
         }
 
         let mut live = self.board.live();
-        if let Some(earlier) = live.attention.iter_mut().find(|earlier| place(earlier) == place(&item)) {
-            *earlier = Attention { since: earlier.since, count: earlier.count + 1, ..item };
+        if let Some(earlier) =
+            live.attention.iter_mut().find(|earlier| place(&earlier.attention) == place(&item.attention))
+        {
+            let (since, count) = (earlier.attention.since, earlier.attention.count + 1);
+            *earlier = Item { attention: Attention { since, count, ..item.attention }, ..item };
         } else if live.attention.len() < MOST_ITEMS {
             live.attention.push(item);
         } else {
@@ -312,8 +328,16 @@ impl Drop for LaneStatus {
         let mine = live.lanes.get(&place).filter(|entry| entry.generation == self.generation);
         if mine.is_some_and(|entry| !matches!(entry.state, LaneState::Stopped { .. } | LaneState::CaughtUp)) {
             live.lanes.remove(&place);
+            // Whoever has the partition next reads them from the sink.
+            let here = |item: &Item| item.attention.topic == place.0 && item.attention.partition == place.1;
+            live.attention.retain(|item| item.held.is_none() || !here(item));
         }
     }
+}
+
+/// Returns the sink's table, or the source's where the sink's is not known.
+fn name_of(statement: &StatementRow) -> String {
+    statement.table.as_ref().map_or_else(|| statement.source_table.clone(), ToString::to_string)
 }
 
 impl Entry {

@@ -44,6 +44,7 @@ fn statement(read_id: &str, offset: i64, verdict: Verdict) -> StatementRow {
         removed: 0,
         missing: 3,
         spared: 12,
+        confirmed: None,
         in_range: 10_000,
     }
 }
@@ -127,7 +128,7 @@ fn held_statements_stand_alone_and_refused_ones_are_counted_together() {
 }
 
 #[test]
-fn attention_ends_when_a_day_has_passed_or_a_held_statement_was_confirmed() {
+fn attention_ends_when_a_day_has_passed_or_a_held_statement_was_settled() {
     let worker = worker();
     let lane = worker.board.lane("t", Partition(0));
     lane.statement(&statement("a", 1, held()), worker.now);
@@ -137,10 +138,24 @@ fn attention_ends_when_a_day_has_passed_or_a_held_statement_was_confirmed() {
     assert_eq!(worker.later(24 * HOUR - 1).attention.len(), 3);
     assert_eq!(kinds(&worker.later(24 * HOUR)), [(AttentionKind::Held, 1)]);
 
-    lane.confirmed("public.other");
+    let other = StatementRow { extent: "(100, 200]".into(), ..statement("c", 4, Verdict::Applied) };
+    lane.statement(&other, worker.now);
     assert_eq!(worker.later(24 * HOUR).attention.len(), 1);
-    lane.confirmed("public.orders");
+    lane.statement(&statement("d", 5, Verdict::Applied), worker.now);
     assert_eq!(worker.later(24 * HOUR).attention.len(), 0);
+}
+
+#[test]
+fn what_an_earlier_life_of_the_lane_held_goes_with_the_lane() {
+    let worker = worker();
+    let lane = worker.board.lane("t", Partition(0));
+    lane.held(&statement("a", 1, held()), worker.now);
+
+    let status = worker.later(24 * HOUR);
+    assert_eq!(kinds(&status), [(AttentionKind::Held, 1)]);
+    assert_eq!((status.attention[0].since, status.lanes[0].last_statement.clone()), (worker.now, None));
+    drop(lane);
+    assert_eq!(kinds(&worker.later(0)), []);
 }
 
 #[test]

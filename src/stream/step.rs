@@ -91,6 +91,7 @@ fn row(
         removed: 0,
         missing: 0,
         spared: 0,
+        confirmed: None,
         in_range: 0,
     }))
 }

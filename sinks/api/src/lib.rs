@@ -38,6 +38,6 @@ pub use range::{KeyBound, KeyRange};
 pub use sink::{
     Claimed, DifferenceQuery, Extent, Removal, RemovalBudget, Sink, SinkLane, UndoSelector, Undone, Unit, Written,
 };
-pub use statement::{ReadId, Rule, StatementKind, StatementRow, Verdict};
+pub use statement::{HeldStatement, ReadId, Rule, StatementKind, StatementRow, Verdict};
 pub use table::{KeyColumn, NotNative, TableName, TableShape};
 pub use value::Value;

@@ -3,8 +3,8 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
 use crate::{
-    Batch, Difference, Key, KeyList, KeyRange, KeySet, LaneId, LaneState, Offset, ReadId, SinkError, StatementRow,
-    TableName, TableShape,
+    Batch, Difference, HeldStatement, Key, KeyList, KeyRange, KeySet, LaneId, LaneState, Offset, ReadId, SinkError,
+    StatementRow, TableName, TableShape,
 };
 
 /// A store that changes and statements of absence are applied to.
@@ -36,6 +36,13 @@ pub trait Sink: Clone + Send + Sync + 'static {
         source: &str,
         lane: &LaneId,
     ) -> impl Future<Output = Result<Option<String>, SinkError>> + Send;
+
+    /// Returns the lane's held statements that no later one settled ([`StatementRow::settles`]), oldest first, at most
+    /// `most` of the newest.
+    ///
+    /// # Errors
+    /// `Transient` when the sink is away.
+    fn held(&self, lane: &LaneId, most: usize) -> impl Future<Output = Result<Vec<HeldStatement>, SinkError>> + Send;
 
     /// Brings removed rows back, never over a row that is there; each row at most once.
     ///

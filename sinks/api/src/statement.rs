@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::{
+    Deserialize, Serialize,
+    de::{IntoDeserializer, value::StrDeserializer},
+};
 
 use crate::{Offset, TableName};
 
@@ -40,6 +43,12 @@ impl StatementKind {
             StatementKind::Keys => "keys",
             StatementKind::Absence => "absence",
         }
+    }
+
+    /// Returns the form of that name.
+    pub fn of(name: &str) -> Option<StatementKind> {
+        let name: StrDeserializer<'_, serde::de::value::Error> = name.into_deserializer();
+        StatementKind::deserialize(name).ok()
     }
 }
 
@@ -90,6 +99,12 @@ pub enum Rule {
 }
 
 impl Rule {
+    /// Returns the rule of that name.
+    pub fn of(name: &str) -> Option<Rule> {
+        let name: StrDeserializer<'_, serde::de::value::Error> = name.into_deserializer();
+        Rule::deserialize(name).ok()
+    }
+
     /// Returns the rule's name as the documentation writes it.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -198,4 +213,25 @@ pub struct StatementRow {
     pub spared: u64,
     /// Rows of the sink in the range.
     pub in_range: u64,
+    /// How many removals an operator had confirmed.
+    pub confirmed: Option<u64>,
+}
+
+impl StatementRow {
+    /// Whether this statement, a later one of the same lane, does what `held` was held from doing: it read the same
+    /// range, or an operator had confirmed it where a statement has no range.
+    pub fn settles(&self, held: &StatementRow) -> bool {
+        let same = self.table == held.table && self.kind == held.kind && self.extent == held.extent;
+        let ranged = matches!(held.kind, StatementKind::Chunk | StatementKind::ChunkInfo);
+        self.verdict == Verdict::Applied && same && (ranged || self.confirmed.is_some())
+    }
+}
+
+/// A held statement that waits for an operator.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HeldStatement {
+    /// What was written down.
+    pub statement: StatementRow,
+    /// When, in microseconds since 1970-01-01 UTC.
+    pub recorded_at: i64,
 }

@@ -26,6 +26,7 @@ mod connect;
 mod difference;
 mod errors;
 mod frontier;
+mod held;
 mod identifier;
 mod keyed;
 mod lane;
@@ -43,7 +44,7 @@ mod write;
 
 use std::{sync::Arc, time::Duration};
 
-use sink_api::{Claimed, LaneId, ReadId, Sink, SinkError, TableName, TableShape, UndoSelector, Undone};
+use sink_api::{Claimed, HeldStatement, LaneId, ReadId, Sink, SinkError, TableName, TableShape, UndoSelector, Undone};
 use tokio::sync::{Mutex, MutexGuard};
 
 pub use config::PostgresConfig;
@@ -184,6 +185,12 @@ impl Sink for PostgresSink {
     async fn claim_table(&self, table: &TableName, source: &str, lane: &LaneId) -> Result<Option<String>, SinkError> {
         let mut control = self.control().await?;
         let result = stream::claim(control.session(), table, source, lane).await;
+        control.end(result).await
+    }
+
+    async fn held(&self, lane: &LaneId, most: usize) -> Result<Vec<HeldStatement>, SinkError> {
+        let mut control = self.control().await?;
+        let result = held::list(control.session(), lane, most).await;
         control.end(result).await
     }
 

@@ -74,6 +74,7 @@ CREATE TABLE IF NOT EXISTS sink_repair.statement (
     missing bigint NOT NULL,
     spared bigint NOT NULL,
     in_range bigint NOT NULL,
+    confirmed bigint,
     recorded_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (name, topic_id, partition, read_id)
 );

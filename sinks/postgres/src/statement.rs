@@ -48,6 +48,7 @@ pub(crate) async fn record(
     for count in [statement.orphans, statement.removed, statement.missing, statement.spared, statement.in_range] {
         let _ = arguments.add(number(count));
     }
+    let _ = arguments.add(statement.confirmed.map(number));
     let recorded = session.own(RECORD, arguments).await.map_err(fail)?;
     let shown = matches!(statement.verdict, Verdict::Reported | Verdict::Held { .. });
     if recorded == 1 && shown && !orphans.is_empty() {
@@ -96,8 +97,8 @@ WHERE name = $1 AND topic_id = $2 AND partition = $3 AND read_id = $4";
 const RECORD: &str = "
 INSERT INTO sink_repair.statement
     (name, topic_id, partition, read_id, topic, position, kind, table_schema, table_name, source_table, extent, verdict,
-     rule, reason, again, orphans, removed, missing, spared, in_range)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)
+     rule, reason, again, orphans, removed, missing, spared, in_range, confirmed)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)
 ON CONFLICT (name, topic_id, partition, read_id) DO NOTHING";
 
 const ORPHANS: &str = "

@@ -11,7 +11,8 @@ use super::{
     store::{RecordedStatement, RemovedRow, Store, Table, row_key},
 };
 use crate::{
-    Claimed, Key, LaneId, LaneState, Row, Sink, SinkError, TableName, TableShape, TopicId, UndoSelector, Undone, Value,
+    Claimed, HeldStatement, Key, LaneId, LaneState, Row, Sink, SinkError, TableName, TableShape, TopicId, UndoSelector,
+    Undone, Value, Verdict,
 };
 
 /// A sink in memory: transactional, fenced, and failing on request. Clones share one store.
@@ -161,6 +162,23 @@ impl Sink for MemorySink {
         }
         let holder = &streams[0];
         Ok((*holder != stream).then(|| format!("{} of topic id {}", holder.0, holder.1)))
+    }
+
+    async fn held(&self, lane: &LaneId, most: usize) -> Result<Vec<HeldStatement>, SinkError> {
+        let store = self.store();
+        store.reach("list held statements")?;
+        let all: Vec<&RecordedStatement> = store.statements.iter().filter(|recorded| recorded.lane == *lane).collect();
+        let waits = |(at, recorded): &(usize, &&RecordedStatement)| {
+            matches!(recorded.statement.verdict, Verdict::Held { .. })
+                && !all[*at..].iter().any(|later| later.statement.settles(&recorded.statement))
+        };
+        let held = all
+            .iter()
+            .enumerate()
+            .filter(waits)
+            .map(|(_, recorded)| HeldStatement { statement: recorded.statement.clone(), recorded_at: recorded.at });
+        let held: Vec<HeldStatement> = held.collect();
+        Ok(held[held.len().saturating_sub(most)..].to_vec())
     }
 
     async fn undo(&self, selector: &UndoSelector) -> Result<Vec<Undone>, SinkError> {

@@ -85,6 +85,8 @@ pub struct RecordedStatement {
     pub statement: StatementRow,
     /// The orphans it names.
     pub orphans: crate::KeyList,
+    /// When, in microseconds since 1970-01-01 UTC.
+    pub at: i64,
 }
 
 impl Store {

@@ -139,6 +139,7 @@ impl Unit for MemoryUnit<'_> {
                     lane: unit.lane.id.clone(),
                     statement: statement.clone(),
                     orphans: orphans.clone(),
+                    at: store.now,
                 });
             }
             Ok(())

@@ -227,6 +227,7 @@ fn statement(read_id: &str, verdict: Verdict) -> StatementRow {
         removed: 0,
         missing: 1,
         spared: 3,
+        confirmed: None,
         in_range: 10,
     }
 }

@@ -171,6 +171,7 @@ pub async fn assert_contract<F: Fixture>(make: impl AsyncFn() -> F) {
             a_verdict_is_final,
             a_verdict_counts_in_its_own_lane_and_incarnation_only,
             what_became_of_a_statement_can_be_read,
+            held_statements_wait_until_a_later_one_of_their_range_is_applied,
         }
     }
 }

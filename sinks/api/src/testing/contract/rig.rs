@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::{Fixture, ITEMS, LINES};
 use crate::{
     Batch, Difference, DifferenceQuery, Extent, Key, KeyBound, KeyList, KeyRange, KeySet, KeyType, KeyValue, LaneId,
-    LaneState, MergedChange, Offset, Partition, ReadId, Removal, Row, Sink, SinkError, SinkLane, TableBatch, TableName,
-    TableShape, TopicId, Unit, Value, Written,
+    LaneState, MergedChange, Offset, Partition, ReadId, Removal, Row, Sink, SinkError, SinkLane, StatementRow,
+    TableBatch, TableName, TableShape, TopicId, Unit, Value, Written,
 };
 
 type LaneOf<F> = <<F as Fixture>::Sink as Sink>::Lane;
@@ -48,6 +48,19 @@ impl<'f, F: Fixture> Rig<'f, F> {
         unit.commit(&next).await.expect("the unit can be committed");
         self.state = Some(next);
         written
+    }
+
+    /// Writes statements down in a unit of their own, at places of their own.
+    pub(super) async fn record(&mut self, statements: &[StatementRow]) {
+        let next = self.next_state();
+        let first = next.next_offset.0 - 10;
+        let mut unit = self.begin().await;
+        for (offset, statement) in (first..).zip(statements) {
+            let statement = StatementRow { offset: Offset(offset), ..statement.clone() };
+            unit.record(&statement, &KeyList::new()).await.expect("a statement can be recorded");
+        }
+        unit.commit(&next).await.expect("the unit can be committed");
+        self.state = Some(next);
     }
 
     /// Makes items with these ids and the name `n`.

@@ -86,6 +86,34 @@ pub(super) async fn what_became_of_a_statement_can_be_read(fixture: &impl Fixtur
     assert_eq!(fixture.recorded(&read_id("never")).await, []);
 }
 
+pub(super) async fn held_statements_wait_until_a_later_one_of_their_range_is_applied(fixture: &impl Fixture) {
+    let mut rig = Rig::new(fixture).await;
+    let listed = |read: &str| StatementRow { kind: StatementKind::Keys, extent: "3 keys".into(), ..held(read) };
+    let other = |statement: StatementRow| StatementRow { extent: "[11, 20]".into(), ..statement };
+    let waiting = async |partition: i32, most: usize| {
+        let held = fixture.sink().held(&lane(partition), most).await.expect("held statements can be listed");
+        held.into_iter().map(|held| held.statement.read_id.0).collect::<Vec<_>>()
+    };
+    rig.record(&[applied("before"), held("first"), other(held("second")), listed("third")]).await;
+    assert_eq!(waiting(0, 100).await, ["first", "second", "third"]);
+    assert_eq!(waiting(0, 1).await, ["third"]);
+    assert_eq!(waiting(1, 100).await, [""; 0]);
+    let all = fixture.sink().held(&lane(0), 100).await.expect("held statements can be listed");
+    let first = StatementRow { offset: all[0].statement.offset, ..held("first") };
+    assert_eq!(all[0].statement, first, "it is told as it was written down");
+
+    // Neither another range nor other keys in the same number settle them; a verdict that does nothing does not either.
+    let keys = StatementRow { kind: StatementKind::Keys, extent: "3 keys".into(), ..applied("fourth") };
+    let reported = StatementRow { verdict: Verdict::Reported, ..applied("fifth") };
+    rig.record(&[keys.clone(), reported, StatementRow { extent: "[1, 9]".into(), ..applied("sixth") }]).await;
+    assert_eq!(waiting(0, 100).await, ["first", "second", "third"]);
+
+    rig.record(&[applied("seventh")]).await;
+    assert_eq!(waiting(0, 100).await, ["second", "third"]);
+    rig.record(&[StatementRow { read_id: read_id("eighth"), confirmed: Some(10), ..keys }]).await;
+    assert_eq!(waiting(0, 100).await, ["second"]);
+}
+
 pub(super) fn applied(read: &str) -> StatementRow {
     StatementRow {
         read_id: read_id(read),
@@ -100,6 +128,7 @@ pub(super) fn applied(read: &str) -> StatementRow {
         missing: 3,
         spared: 2,
         in_range: 100,
+        confirmed: None,
     }
 }
 
