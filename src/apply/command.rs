@@ -25,7 +25,7 @@ use crate::{
     },
     metrics::{Metrics, RebalanceKind},
     statement::{Caps, OrphanPolicy},
-    status::{GroupState, StatusBoard},
+    status::{GroupState, LogEnd, StatusBoard},
     stream::{Limits, UnitLimits},
 };
 
@@ -205,6 +205,8 @@ pub(super) async fn publish(consumer: &Consumer, board: &StatusBoard, metrics: &
         board.group(state, UnixMillis::now());
         for partition in &health.partitions {
             if let Some(end) = partition.end {
+                let records = partition.position.filter(|_| partition.at_end).unwrap_or(end);
+                let end = LogEnd { log: end, records };
                 board.end_offset(&partition.partition.topic, partition.partition.partition, end);
             }
         }

@@ -64,6 +64,9 @@ pub struct PartitionHealth {
     pub committed: Option<Offset>,
     /// The end of the partition, at most some seconds old.
     pub end: Option<Offset>,
+    /// Whether there is no record at `position` or behind it: the end offset may still be higher, since the control
+    /// records of transactions count in it.
+    pub at_end: bool,
     /// Records between frontier and end. Control records and compacted ones count, except at the very end.
     pub lag: Option<u64>,
     /// Whether fetching is paused since the lane or the budget has been full for a while.

@@ -143,7 +143,8 @@ impl PartitionState {
     pub(super) fn health(&self) -> PartitionHealth {
         let (position, frontier, end) = (self.position(), self.frontier(), known(&self.end));
         let done = frontier.or(known(&self.start));
-        let caught_up = self.at_end.load(Ordering::SeqCst) && done >= position;
+        let at_end = self.at_end.load(Ordering::SeqCst);
+        let caught_up = at_end && done >= position;
         let lag = match (done, end) {
             // Between the last record and the end may be control records, which no lane ever sees.
             (Some(_), _) if caught_up => Some(0),
@@ -157,6 +158,7 @@ impl PartitionState {
             frontier,
             committed: known(&self.committed),
             end,
+            at_end,
             lag,
             paused: self.paused.load(Ordering::SeqCst),
             memory: self.share.held(),

@@ -126,7 +126,7 @@ fn a_lane_that_went_away_leaves_no_gauges() {
     let board = board(&metrics);
     let lane = board.lane("t", Partition(3));
     lane.progress(Progress { frontier: Offset(40), last_record: None, open_windows: 0, unit_since: None });
-    board.end_offset("t", Partition(3), Offset(42));
+    board.end_offset("t", Partition(3), Offset(42).into());
 
     let before = lines(&metrics.render(&board.status()), &["frontier", "lag_records", "lanes{state=\"starting"]);
     drop(lane);

@@ -57,8 +57,24 @@ struct Entry {
     generation: u64,
     state: LaneState,
     progress: Option<Progress>,
-    end_offset: Option<Offset>,
+    end: Option<LogEnd>,
     last_statement: Option<LastStatement>,
+}
+
+/// Where a partition ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogEnd {
+    /// The partition's end offset.
+    pub log: Offset,
+    /// What the frontier is when every record is done: less than the end offset where transactions' control records,
+    /// which no consumer sees, stand last.
+    pub records: Offset,
+}
+
+impl From<Offset> for LogEnd {
+    fn from(end: Offset) -> LogEnd {
+        LogEnd { log: end, records: end }
+    }
 }
 
 /// How far a lane has come.
@@ -116,16 +132,15 @@ impl StatusBoard {
         let mut live = self.live();
         let generation = live.next_generation;
         live.next_generation += 1;
-        let entry =
-            Entry { generation, state: LaneState::Starting, progress: None, end_offset: None, last_statement: None };
+        let entry = Entry { generation, state: LaneState::Starting, progress: None, end: None, last_statement: None };
         live.lanes.insert((topic.to_owned(), partition), entry);
         LaneStatus { board: self.clone(), topic: topic.to_owned(), partition, generation }
     }
 
     /// Notes the end of a partition; without effect when it has no lane.
-    pub fn end_offset(&self, topic: &str, partition: Partition, end: Offset) {
+    pub fn end_offset(&self, topic: &str, partition: Partition, end: LogEnd) {
         if let Some(lane) = self.live().lanes.get_mut(&(topic.to_owned(), partition)) {
-            lane.end_offset = Some(end);
+            lane.end = Some(end);
         }
     }
 
@@ -345,7 +360,7 @@ impl Entry {
         let progress = self.progress.as_ref();
         let frontier = progress.map(|progress| progress.frontier);
         let lag_records =
-            frontier.zip(self.end_offset).map(|(frontier, end)| u64::try_from(end.0 - frontier.0).unwrap_or(0));
+            frontier.zip(self.end).map(|(frontier, end)| u64::try_from(end.records.0 - frontier.0).unwrap_or(0));
         let age = |since: UnixMillis| now.since(since).as_secs_f64();
         let lag_seconds = match lag_records {
             Some(0) => Some(0.0),
@@ -356,7 +371,7 @@ impl Entry {
             partition,
             state: self.state.clone(),
             frontier,
-            end_offset: self.end_offset,
+            end_offset: self.end.map(|end| end.log),
             lag_records,
             lag_seconds,
             open_windows: progress.map_or(0, |progress| progress.open_windows),

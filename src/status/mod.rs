@@ -12,7 +12,7 @@ mod text;
 use serde::{Deserialize, Serialize};
 use sink_api::{Offset, Partition, ReadId, Rule, StatementKind};
 
-pub use board::{LaneStatus, Progress, StatusBoard};
+pub use board::{LaneStatus, LogEnd, Progress, StatusBoard};
 pub use fetch::run;
 
 use crate::clock::UnixMillis;

@@ -187,13 +187,16 @@ fn lag_is_the_distance_to_the_end_and_the_age_of_the_last_record() {
     assert_eq!((seen.lag_records, seen.lag_seconds), (None, Some(2.5)));
     assert_eq!(seen.unit_in_flight_seconds, Some(1.5));
 
-    worker.board.end_offset("t", Partition(0), Offset(42));
+    worker.board.end_offset("t", Partition(0), Offset(42).into());
     let seen = worker.later(2_500).lanes.remove(0);
     assert_eq!((seen.lag_records, seen.lag_seconds), (Some(2), Some(2.5)));
 
+    // At the end stand two control records.
+    worker.board.end_offset("t", Partition(0), LogEnd { log: Offset(44), records: Offset(42) });
     lane.progress(progress(42));
     let seen = worker.later(2_500).lanes.remove(0);
     assert_eq!((seen.lag_records, seen.lag_seconds), (Some(0), Some(0.0)));
+    assert_eq!(seen.end_offset, Some(Offset(44)));
 }
 
 /// A worker in which everything happened at once.
@@ -210,7 +213,7 @@ fn troubled() -> (Status, Vec<LaneStatus>) {
             open_windows: usize::from(i == 0),
             unit_since: None,
         });
-        worker.board.end_offset("shop.inventory.orders", Partition(i as i32), Offset(frontier.0 + i * 1_500));
+        worker.board.end_offset("shop.inventory.orders", Partition(i as i32), Offset(frontier.0 + i * 1_500).into());
     }
     let mut metrics = LaneMetrics::new(worker.metrics.clone(), "shop.inventory.orders", Partition(0));
     metrics.read(1_204_600, 1 << 30);
