@@ -14,16 +14,16 @@ lint:
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 
-# What needs no server.
+# What needs no server. More tests at a time than cores: most of their time they wait.
 unit:
-	cargo test --workspace --lib --bins
+	RUST_TEST_THREADS=8 cargo test --workspace --lib --bins
 	cargo test --workspace --doc
 
 # On real servers: brought up once, taken down whatever happens. Built first, so that no server waits for the compiler.
 # T=name runs the tests whose names hold it.
 integration:
 	cargo test --workspace --test '*' --no-run
-	$(STACK) run -- cargo test --workspace --test '*' -- $(T)
+	RUST_TEST_THREADS=4 $(STACK) run -- cargo test --workspace --test '*' -- $(T)
 
 # Kills, halts and outages in their full numbers; `make test` has them in small.
 faults:

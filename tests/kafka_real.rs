@@ -4,7 +4,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock},
     time::{Duration, Instant},
 };
 
@@ -85,7 +85,8 @@ async fn delete_records(topic: &str, before: i64) {
 
 /// Writes records whose values are their numbers, with leading zeros.
 async fn write(topic: &str, partition: i32, numbers: std::ops::Range<u64>, len: usize) {
-    let producer = &Producer::new(&client(&[("linger.ms", "5")])).unwrap();
+    static PRODUCER: OnceLock<Producer> = OnceLock::new();
+    let producer = PRODUCER.get_or_init(|| Producer::new(&client(&[("linger.ms", "5")])).unwrap());
     join_all(numbers.map(|number| async move {
         let number = number.to_string();
         let value = "0".repeat(len.saturating_sub(number.len())) + &number;
@@ -391,46 +392,53 @@ async fn work(mut worker: Worker, sink: Arc<Sink>, mut stop: oneshot::Receiver<(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn workers_that_come_and_go_under_load_lose_nothing_and_do_nothing_twice() {
-    for protocol in ["classic", "consumer"] {
-        let topic = fresh(protocol);
-        create(&topic, 4).await;
-        let sink = Arc::new(Sink::default());
-        let writer = {
-            let topic = topic.clone();
-            tokio::spawn(async move {
-                for batch in 0..60 {
-                    let numbers = batch * 50..(batch + 1) * 50;
-                    join_all((0..4).map(|partition| write(&topic, partition, numbers.clone(), 100))).await;
-                    tokio::time::sleep(Duration::from_millis(150)).await;
-                }
-            })
-        };
+async fn workers_that_come_and_go_lose_nothing_and_do_nothing_twice_in_the_classic_protocol() {
+    workers_come_and_go("classic").await;
+}
 
-        let mut workers = Vec::new();
-        for _ in 0..3 {
-            let (stop, stopped) = oneshot::channel();
-            let worker = Worker::reads(&topic, &[("group.protocol", protocol)]);
-            workers.push((stop, tokio::spawn(work(worker, Arc::clone(&sink), stopped))));
-            tokio::time::sleep(Duration::from_secs(3)).await;
-        }
-        for (stop, worker) in workers.drain(..2) {
-            stop.send(()).unwrap();
-            within("the worker's end", worker).await.unwrap();
-        }
-        writer.await.unwrap();
-        until("all records", || {
-            let done = sink.done.lock().unwrap();
-            done.len() == 4 && done.values().all(|(frontier, _)| *frontier >= Offset(3000))
+#[tokio::test(flavor = "multi_thread")]
+async fn workers_that_come_and_go_lose_nothing_and_do_nothing_twice_in_the_consumer_protocol() {
+    workers_come_and_go("consumer").await;
+}
+
+async fn workers_come_and_go(protocol: &str) {
+    let topic = fresh(protocol);
+    create(&topic, 4).await;
+    let sink = Arc::new(Sink::default());
+    let writer = {
+        let topic = topic.clone();
+        tokio::spawn(async move {
+            for batch in 0..60 {
+                let numbers = batch * 50..(batch + 1) * 50;
+                join_all((0..4).map(|partition| write(&topic, partition, numbers.clone(), 100))).await;
+                tokio::time::sleep(Duration::from_millis(150)).await;
+            }
         })
-        .await;
-        let (stop, worker) = workers.remove(0);
+    };
+
+    let mut workers = Vec::new();
+    for _ in 0..3 {
+        let (stop, stopped) = oneshot::channel();
+        let worker = Worker::reads(&topic, &[("group.protocol", protocol)]);
+        workers.push((stop, tokio::spawn(work(worker, Arc::clone(&sink), stopped))));
+        tokio::time::sleep(Duration::from_secs(3)).await;
+    }
+    for (stop, worker) in workers.drain(..2) {
         stop.send(()).unwrap();
         within("the worker's end", worker).await.unwrap();
+    }
+    writer.await.unwrap();
+    until("all records", || {
+        let done = sink.done.lock().unwrap();
+        done.len() == 4 && done.values().all(|(frontier, _)| *frontier >= Offset(3000))
+    })
+    .await;
+    let (stop, worker) = workers.remove(0);
+    stop.send(()).unwrap();
+    within("the worker's end", worker).await.unwrap();
 
-        for (partition, (_, numbers)) in &*sink.done.lock().unwrap() {
-            assert_eq!(*numbers, (0..3000).collect::<Vec<_>>(), "{protocol}, partition {partition}");
-        }
+    for (partition, (_, numbers)) in &*sink.done.lock().unwrap() {
+        assert_eq!(*numbers, (0..3000).collect::<Vec<_>>(), "{protocol}, partition {partition}");
     }
 }
 

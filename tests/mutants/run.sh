@@ -15,10 +15,12 @@ set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
-export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$root/target} RUST_BACKTRACE=0 CARGO_TERM_COLOR=never
-# Always the same place, so that only what a patch changes is compiled.
-tree=$CARGO_TARGET_DIR/mutants
-log=$CARGO_TARGET_DIR/mutants.log
+work=$root/target/mutants
+# Always the same place, so that only what a patch changes is compiled. Not the project's own target folder: Cargo takes
+# crates of one name at the same place below two workspaces for one.
+export CARGO_TARGET_DIR=$work/target RUST_BACKTRACE=0 CARGO_TERM_COLOR=never
+tree=$work/tree
+log=$work/log
 
 rm -rf "$tree"
 mkdir -p "$tree"
