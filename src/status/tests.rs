@@ -115,7 +115,8 @@ fn held_statements_stand_alone_and_refused_ones_are_counted_together() {
     lane.statement(&statement("c", 3, refused(Rule::Whole)), worker.at(2));
     lane.statement(&statement("d", 4, refused(Rule::Whole)), worker.at(3));
     lane.statement(&statement("e", 5, refused(Rule::Order)), worker.at(4));
-    lane.statement(&statement("f", 6, Verdict::Applied), worker.at(5));
+    let elsewhere = StatementRow { extent: "11 to 20".into(), ..statement("f", 6, Verdict::Applied) };
+    lane.statement(&elsewhere, worker.at(5));
 
     let status = worker.later(10);
     assert_eq!(
