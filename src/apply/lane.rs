@@ -9,19 +9,20 @@
 
 use std::{sync::Arc, time::Duration};
 
-use sink_api::{LaneId, Offset, Sink, TableName};
+use sink_api::{LaneId, Offset, Sink, SinkError, TableName};
 use tokio::{sync::watch, task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     feeds::Feeds,
+    hints,
     observer::Observer,
     ports::{Delivery, Held, Outlet, RecordStream},
     requests::Requests,
     writer::{BAD_RECORD_HINT, Report, Stop, Wait, Writer},
 };
 use crate::{
-    decode::{BadRecord, DecodeError, Decoder, Event},
+    decode::{BadRecord, Damaged, DecodeError, Decoder, Event},
     record::Record,
     stream::{Sequencer, Step, Unit, UnitBuilder, UnitLimits},
 };
@@ -203,13 +204,7 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
                         "{}: {} was truncated at the source, at offset {}",
                         self.id, table.name, record.offset
                     ),
-                    hint: format!(
-                        "empty the sink's table by hand and go on behind the record: `sink-repair reset --topic {} \
-                         --partition {} --to {}`; or start with --truncate apply if the topic has one partition and one table",
-                        self.id.topic,
-                        self.id.partition,
-                        record.offset.next()
-                    ),
+                    hint: hints::truncated(&self.id, &table.name, record.offset.next()),
                 });
             }
             Ok(event) => {
@@ -242,10 +237,30 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
         loop {
             match self.decoder.decode(record) {
                 Ok(event) => return Ok(Ok(event)),
-                Err(DecodeError::Bad(bad)) => return Ok(Err(bad)),
-                Err(DecodeError::NeedsTable(table)) => self.learn(&table, record).await?,
+                Err(DecodeError::Bad(bad)) => {
+                    // What does not fit may fit the table as it is now.
+                    let table = bad.table.as_deref().and_then(|source| self.decoder.sink_of(source)).cloned();
+                    match table.filter(|table| refreshed.as_ref() != Some(table)) {
+                        Some(table) => {
+                            self.learn(&table).await.map_err(|error| self.not_learned(record, error))?;
+                            refreshed = Some(table);
+                        }
+                        None => return Ok(Err(bad)),
+                    }
+                }
+                Err(DecodeError::NeedsTable { table, refused }) => match (self.learn(&table).await, refused) {
+                    (Ok(()), _) => {}
+                    (Err(error), Some(refused)) => {
+                        self.decoder.refused(&table);
+                        return Ok(Ok(Event::Damaged(Damaged {
+                            reason: format!("{}: {error}", refused.reason),
+                            ..*refused
+                        })));
+                    }
+                    (Err(error), None) => return Err(self.not_learned(record, error)),
+                },
                 Err(DecodeError::Setup { table: Some(table), .. }) if refreshed.as_ref() != Some(&table) => {
-                    self.learn(&table, record).await?;
+                    self.learn(&table).await.map_err(|error| self.not_learned(record, error))?;
                     refreshed = Some(table);
                 }
                 Err(DecodeError::Setup { reason, hint, .. }) => {
@@ -258,18 +273,17 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
         }
     }
 
-    async fn learn(&mut self, table: &TableName, record: &Record) -> Result<(), LaneEnd> {
-        let at = format!("{} at offset {}", self.id, record.offset);
-        let failed = |what: String, hint: Option<String>| LaneEnd::Failed {
-            what: format!("{at}: {what}"),
-            hint: hint.unwrap_or_else(|| "mend the sink, then restart the worker".to_owned()),
-        };
-        let shape = match super::patiently(&mut self.observer, || self.sink.describe(table)).await {
-            Ok(shape) => shape,
-            Err(error) => return Err(failed(error.to_string(), error.hint)),
-        };
+    async fn learn(&mut self, table: &TableName) -> Result<(), SinkError> {
+        let shape = super::patiently(&mut self.observer, || self.sink.describe(table)).await?;
         self.decoder.learn(shape);
         Ok(())
+    }
+
+    fn not_learned(&self, record: &Record, error: SinkError) -> LaneEnd {
+        LaneEnd::Failed {
+            what: format!("{} at offset {}: {error}", self.id, record.offset),
+            hint: error.hint.unwrap_or_else(|| "mend the sink, then restart the worker".to_owned()),
+        }
     }
 
     fn bad_record(&self, record: &Record, bad: &BadRecord) -> LaneEnd {

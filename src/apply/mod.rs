@@ -3,6 +3,7 @@ mod barrier;
 mod command;
 pub(crate) mod connect;
 mod feeds;
+mod hints;
 mod kafka_port;
 mod lane;
 mod observer;

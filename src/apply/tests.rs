@@ -20,7 +20,7 @@ use super::{
     feeds::Feeds,
     lane::{Lane, LaneEnd, LaneSettings},
     observer::Observer,
-    ports::{Delivery, Held, Outlet, RecordStream, Request, StreamFailure},
+    ports::{Delivery, Held, NotParked, Outlet, RecordStream, Request, StreamFailure},
     requests::Requests,
     writer::Writer,
 };
@@ -75,7 +75,7 @@ impl Outlet for Parking {
         self.0.is_some()
     }
 
-    async fn park(&self, offset: Offset, _: &BadRecord) -> Result<(), String> {
+    async fn park(&self, offset: Offset, _: &BadRecord) -> Result<(), NotParked> {
         self.0.as_ref().unwrap().lock().unwrap().push(offset);
         Ok(())
     }
