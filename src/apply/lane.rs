@@ -45,6 +45,9 @@ pub struct LaneSettings {
 /// How long a frontier that moved without work may stay uncommitted: heartbeats must not cost a transaction each.
 const IDLE_COMMIT: Duration = Duration::from_secs(5);
 
+/// How long a lane that ends may take to send the requests that it still has.
+const LAST_REQUESTS: Duration = Duration::from_secs(2);
+
 /// How a lane ended.
 #[derive(Debug, PartialEq, Eq)]
 pub enum LaneEnd {
@@ -146,7 +149,7 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
                     self.observer.waiting(wait.as_ref());
                 }
                 () = tokio::time::sleep_until(self.requests.due().unwrap_or_else(Instant::now)), if self.requests.due().is_some() => {
-                    self.requests.send(&self.outlet, &self.id, &mut self.observer).await;
+                    self.requests.act(&self.outlet, &self.id, &mut self.observer).await;
                 }
                 () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if writing.is_none() && due.is_some() => {}
                 records = self.records.next(), if room => match records {
@@ -213,6 +216,9 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
                         what: format!("{} at offset {}: {error}", self.id, record.offset),
                         hint: error.hint.unwrap_or_else(|| "mend the sink, then restart the worker".to_owned()),
                     });
+                }
+                if let Event::Row(row) = &event {
+                    self.requests.event(&row.table.name, &row.key, &self.observer);
                 }
                 self.sequencer.push(record.offset, record.timestamp, event, steps);
             }
@@ -326,13 +332,10 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
                 self.records.commit(unit.next_offset);
                 report.refreshed.iter().for_each(|shape| self.decoder.learn(Arc::clone(shape)));
                 self.observer.committed(&report, unit.next_offset, &unit.timestamps);
-                for missing in &mut report.missing {
-                    if missing.source_table.is_none() {
-                        missing.source_table = self.feeds.source_of(&missing.table.name);
-                    }
+                for missing in &report.missing {
                     missing.keys.iter().for_each(|key| self.sequencer.lacked(missing.at, &missing.table, key));
                 }
-                self.requests.take(&self.outlet, &self.id, &mut report, &mut self.observer).await;
+                self.requests.take(&self.outlet, &self.id, &self.feeds, &mut report, &mut self.observer).await;
                 Ok(())
             }
             Err(Stop::Fenced(what)) => Err(LaneEnd::Fenced(what)),
@@ -358,6 +361,9 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
                 }
             }
         }
+        // What is missing is known now; who takes the partition over finds it only with the next pass.
+        let asking = self.requests.send_all(&self.outlet, &self.id, &mut self.observer);
+        let _ = tokio::time::timeout(LAST_REQUESTS, asking).await;
         LaneEnd::Stopped
     }
 }

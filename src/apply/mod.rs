@@ -1,4 +1,5 @@
 //! The command `apply`: applies a change stream and its statements of absence to a sink.
+mod asked;
 mod barrier;
 mod command;
 pub(crate) mod connect;

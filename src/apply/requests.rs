@@ -3,13 +3,15 @@
 //! Debezium answers `execute-snapshot` with a filter by sending the rows as they are, through the stream. A row that was
 //! deleted in between does not come.
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use serde_json::json;
-use sink_api::{Key, KeyType, KeyValue, LaneId, StatementRow, TableShape, Verdict};
+use sink_api::{Key, KeyType, KeyValue, LaneId, StatementRow, TableName, TableShape, Verdict};
 use tokio::time::Instant;
 
 use super::{
+    asked::{Asked, Vain},
+    feeds::Feeds,
     observer::Observer,
     ports::{MissingKeys, Outlet, Request},
     writer::Report,
@@ -22,34 +24,73 @@ const KEYS_A_REQUEST: usize = 1_000;
 /// How often a range is asked to be read afresh: what is refused that often has a lasting reason.
 const READS_A_RANGE: u32 = 3;
 
-/// The most keys of a table that wait to be asked for. The others are found again by the next pass.
-const KEYS_WAITING: usize = 10_000;
+/// How many ranges' requests are counted; beyond, counting begins anew.
+const RANGES: usize = 10_000;
 
-/// How long missing keys are gathered before they are asked for: the statements of a pass follow one another closely.
-const GATHER: Duration = Duration::from_secs(2);
+/// When requests for rows are sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    /// How long missing keys are gathered before they are asked for: the statements of a pass follow one another closely.
+    pub(super) gather: Duration,
+    /// How far two requests are apart. Debezium 3.6 reads each as an incremental snapshot of its own; when many of few
+    /// rows queue up under load, its read-only form was seen to fail with a NullPointerException that ends the task.
+    pub(super) distance: Duration,
+    /// How long a row may take to come. Debezium answers within seconds, unless it is busy with another snapshot; then a
+    /// second request does no harm.
+    pub(super) answer: Duration,
+}
 
-/// How far two requests for rows are apart. Debezium 3.6 reads each as an incremental snapshot of its own; when many of
-/// few rows queue up under load, its read-only form was seen to fail with a NullPointerException that ends the task.
-const DISTANCE: Duration = Duration::from_secs(5);
+impl Default for Pace {
+    fn default() -> Pace {
+        Pace { gather: Duration::from_secs(2), distance: Duration::from_secs(5), answer: Duration::from_secs(60) }
+    }
+}
 
 /// What a lane asks of the source.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Requests {
-    /// Keys that are to be asked for, by table.
-    wanted: Vec<MissingKeys>,
+    pace: Pace,
+    /// Keys that are to be asked for, by table and source.
+    wanted: Vec<Wanted>,
+    /// What is to be asked for again, by table.
+    sources: HashMap<TableName, (Arc<TableShape>, Vec<String>)>,
+    asked: Asked,
     due: Option<Instant>,
+    /// When the next key will have been asked for in vain.
+    vain: Option<Instant>,
     last: Option<Instant>,
     /// How often each table's range was asked for since it was last read with success.
     reads: HashMap<(String, String), u32>,
 }
 
+#[derive(Debug)]
+struct Wanted {
+    table: Arc<TableShape>,
+    source: String,
+    keys: Vec<Key>,
+}
+
 impl Requests {
+    pub(super) fn new(pace: Pace) -> Requests {
+        Requests {
+            pace,
+            wanted: Vec::new(),
+            sources: HashMap::new(),
+            asked: Asked::new(pace.answer),
+            due: None,
+            vain: None,
+            last: None,
+            reads: HashMap::new(),
+        }
+    }
+
     /// Gathers what a unit's report asks for; fresh reads are asked for at once. A request that cannot be sent is shown;
     /// the next pass finds its keys again.
     pub(super) async fn take<O: Outlet>(
         &mut self,
         outlet: &O,
         lane: &LaneId,
+        feeds: &Feeds,
         report: &mut Report,
         observer: &mut Observer,
     ) {
@@ -62,48 +103,92 @@ impl Requests {
                 observer.requested(&request, &result);
             }
         }
-        for missing in report.missing.drain(..).filter(|missing| !missing.keys.is_empty()) {
-            let same = |wanted: &&mut MissingKeys| {
-                wanted.table.name == missing.table.name && wanted.source_table == missing.source_table
-            };
-            match self.wanted.iter_mut().find(same) {
-                Some(wanted) => {
-                    // A pass that comes before the answer finds the same keys missing again.
-                    wanted.keys.extend(missing.keys);
-                    wanted.keys.sort_unstable();
-                    wanted.keys.dedup();
-                    wanted.keys.truncate(KEYS_WAITING);
-                }
-                None => self.wanted.push(missing),
+        for MissingKeys { table, source_table, mut keys, .. } in report.missing.drain(..) {
+            keys.retain(|key| self.asked.want(&table.name, key));
+            // Of several sources each is asked: the one that lacks the key sends nothing.
+            let sources = source_table.map_or_else(|| feeds.sources(&table.name), |source| vec![source]);
+            if sources.is_empty() {
+                self.asked.not_sent(&table.name, &keys);
             }
-        }
-        if !self.wanted.is_empty() {
-            let distant = self.last.map(|last| last + DISTANCE);
-            self.due.get_or_insert_with(|| (Instant::now() + GATHER).max(distant.unwrap_or_else(Instant::now)));
+            self.want(&table, &sources, &keys);
         }
     }
 
-    /// Returns when the next request for rows is to be sent, if there is one.
+    fn want(&mut self, table: &Arc<TableShape>, sources: &[String], keys: &[Key]) {
+        if keys.is_empty() {
+            return;
+        }
+        self.sources.insert(table.name.clone(), (Arc::clone(table), sources.to_vec()));
+        for source in sources {
+            match self.wanted.iter_mut().find(|wanted| wanted.table.name == table.name && wanted.source == *source) {
+                Some(wanted) => wanted.keys.extend_from_slice(keys),
+                None => {
+                    self.wanted.push(Wanted { table: Arc::clone(table), source: source.clone(), keys: keys.to_vec() })
+                }
+            }
+        }
+        let distant = self.last.map(|last| last + self.pace.distance);
+        self.due.get_or_insert_with(|| (Instant::now() + self.pace.gather).max(distant.unwrap_or_else(Instant::now)));
+    }
+
+    /// Takes note of an event of a key: what was asked for may have come.
+    pub(super) fn event(&mut self, table: &TableName, key: &Key, observer: &Observer) {
+        if !self.asked.is_empty()
+            && let Some(left) = self.asked.event(table, key)
+        {
+            observer.unobtainable(table, left);
+        }
+    }
+
+    /// Returns when something is to be done, if there is anything.
     pub(super) fn due(&self) -> Option<Instant> {
-        self.due
+        [self.due, self.vain].into_iter().flatten().min()
+    }
+
+    /// Does what is due.
+    pub(super) async fn act<O: Outlet>(&mut self, outlet: &O, lane: &LaneId, observer: &mut Observer) {
+        let now = Instant::now();
+        if self.vain.is_some_and(|vain| vain <= now) {
+            for Vain { table, again, unobtainable } in self.asked.vain(now) {
+                if let Some(keys) = unobtainable {
+                    observer.unobtainable(&table, keys);
+                }
+                if let Some((shape, sources)) = self.sources.get(&table).cloned() {
+                    self.want(&shape, &sources, &again);
+                }
+            }
+            self.vain = self.asked.next();
+        }
+        if self.due.is_some_and(|due| due <= now) {
+            self.send(outlet, lane, observer).await;
+        }
     }
 
     /// Sends one request for rows.
-    pub(super) async fn send<O: Outlet>(&mut self, outlet: &O, lane: &LaneId, observer: &mut Observer) {
+    async fn send<O: Outlet>(&mut self, outlet: &O, lane: &LaneId, observer: &mut Observer) {
         self.due = None;
         let Some(wanted) = self.wanted.last_mut() else { return };
         let keys = wanted.keys.split_off(wanted.keys.len().saturating_sub(KEYS_A_REQUEST));
         let request = snapshot(lane, wanted, &keys);
+        let table = wanted.table.name.clone();
         if wanted.keys.is_empty() {
             self.wanted.pop();
         }
         if let Some(request) = request {
             let result = outlet.request(&request).await;
             observer.requested(&request, &result);
-            self.last = Some(Instant::now());
+            let now = Instant::now();
+            self.last = Some(now);
+            match result {
+                Ok(()) => {
+                    self.asked.sent(&table, &keys, now);
+                    self.vain.get_or_insert(now + self.pace.answer);
+                }
+                Err(_) => self.asked.not_sent(&table, &keys),
+            }
         }
         if !self.wanted.is_empty() {
-            self.due = Some(Instant::now() + DISTANCE);
+            self.due = Some(Instant::now() + self.pace.distance);
         }
     }
 
@@ -121,6 +206,9 @@ impl Requests {
             self.reads.remove(&range);
             return None;
         };
+        if self.reads.len() >= RANGES {
+            self.reads.clear();
+        }
         let asked = self.reads.entry(range).or_default();
         *asked += 1;
         if *asked > READS_A_RANGE {
@@ -139,22 +227,34 @@ fn request_id(lane: &LaneId) -> String {
 }
 
 /// Returns the request for some of a table's missing keys.
-fn snapshot(lane: &LaneId, missing: &MissingKeys, keys: &[Key]) -> Option<Request> {
-    let types = missing.table.key_types().ok()?;
-    let source = missing.source_table.clone().unwrap_or_else(|| missing.table.name.to_string());
+fn snapshot(lane: &LaneId, wanted: &Wanted, keys: &[Key]) -> Option<Request> {
+    let types = wanted.table.key_types().ok()?;
+    let collection = collection(&wanted.source);
     Some(Request {
         id: request_id(lane),
         kind: RequestKind::ExecuteSnapshot,
         keys: keys.len(),
         data: json!({
-            "data-collections": [source],
+            "data-collections": [collection],
             "type": "incremental",
             "additional-conditions": [{
-                "data-collection": source,
-                "filter": filter(&missing.table, &types, keys)?,
+                "data-collection": collection,
+                "filter": filter(&wanted.table, &types, keys)?,
             }],
         }),
     })
+}
+
+/// Writes a table's name as Debezium takes it: as a regular expression. A dot stays, for people: it also means itself.
+fn collection(source: &str) -> String {
+    let mut pattern = String::with_capacity(source.len());
+    for character in source.chars() {
+        if r"\^$*+?()[]{}|".contains(character) {
+            pattern.push('\\');
+        }
+        pattern.push(character);
+    }
+    pattern
 }
 
 /// Writes `"a" IN (1, 2)`, or for a composite key `("a", "b") IN ((1, 'x'), ...)`.
@@ -190,11 +290,41 @@ fn literal(value: &KeyValue) -> Option<String> {
         KeyValue::Text(text) => format!("'{}'", text.replace('\'', "''")),
         KeyValue::Bytes(bytes) => format!("'\\x{}'::bytea", hex::encode(bytes)),
         KeyValue::Uuid(bytes) => format!("'{}'::uuid", uuid::Uuid::from_bytes(*bytes)),
+        KeyValue::Date(i32::MAX) => "'infinity'::date".to_owned(),
+        KeyValue::Date(i32::MIN) => "'-infinity'::date".to_owned(),
         KeyValue::Date(days) => format!("'epoch'::date + {days}"),
         KeyValue::Time(micros) => format!("'00:00'::time + {micros} * interval '1 microsecond'"),
+        KeyValue::Timestamp(i64::MAX) => "'infinity'::timestamp".to_owned(),
+        KeyValue::Timestamp(i64::MIN) => "'-infinity'::timestamp".to_owned(),
+        KeyValue::TimestampTz(i64::MAX) => "'infinity'::timestamptz".to_owned(),
+        KeyValue::TimestampTz(i64::MIN) => "'-infinity'::timestamptz".to_owned(),
         KeyValue::Timestamp(micros) => format!("'epoch'::timestamp + {micros} * interval '1 microsecond'"),
         KeyValue::TimestampTz(micros) => {
             format!("'1970-01-01 00:00:00+00'::timestamptz + {micros} * interval '1 microsecond'")
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(missing_docs)]
+
+    use super::*;
+
+    #[test]
+    fn a_table_of_any_name_is_asked_for_by_a_pattern_that_means_it() {
+        assert_eq!(collection("inventory.orders"), "inventory.orders");
+        assert_eq!(collection(r#"inv."a" (b+c)$[1]{2}|^\d?*"#), r#"inv."a" \(b\+c\)\$\[1\]\{2\}\|\^\\d\?\*"#);
+    }
+
+    #[test]
+    fn keys_are_written_as_literals_that_mean_them() {
+        let written = |value| literal(&value).unwrap_or_default();
+
+        assert_eq!(written(KeyValue::Text(r"it's a \ back".into())), r"'it''s a \ back'");
+        assert_eq!(written(KeyValue::Bytes([0, 255].into())), r"'\x00ff'::bytea");
+        assert_eq!(written(KeyValue::Date(19_782)), "'epoch'::date + 19782");
+        assert_eq!(written(KeyValue::Date(i32::MAX)), "'infinity'::date");
+        assert_eq!(written(KeyValue::TimestampTz(i64::MIN)), "'-infinity'::timestamptz");
+    }
 }

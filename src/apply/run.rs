@@ -20,7 +20,7 @@ use super::{
     lane::{Lane, LaneEnd, LaneSettings},
     observer::Observer,
     patiently,
-    requests::Requests,
+    requests::{Pace, Requests},
     start::{self, LogBounds, Plan},
     writer::Writer,
 };
@@ -154,7 +154,7 @@ impl<S: Sink> Worker<S> {
             waits: waited,
             decoder: Decoder::new(Arc::clone(&self.decode), &partition.topic),
             feeds: Feeds::default(),
-            requests: Requests::default(),
+            requests: Requests::new(Pace::default()),
             sequencer,
             writer: Some(writer),
         };

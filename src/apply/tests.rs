@@ -21,7 +21,7 @@ use super::{
     lane::{Lane, LaneEnd, LaneSettings},
     observer::Observer,
     ports::{Delivery, Held, NotParked, Outlet, RecordStream, Request, StreamFailure},
-    requests::Requests,
+    requests::{Pace, Requests},
     writer::Writer,
 };
 use crate::{
@@ -32,6 +32,9 @@ use crate::{
     status::StatusBoard,
     stream::{Limits, Sequencer, Start, UnitLimits},
 };
+
+const PACE: Pace =
+    Pace { gather: Duration::from_millis(1), distance: Duration::from_millis(1), answer: Duration::from_millis(500) };
 
 struct NoMemory;
 
@@ -45,6 +48,8 @@ impl Held for NoMemory {
 struct Given {
     records: VecDeque<Record>,
     committed: Arc<Mutex<Option<Offset>>>,
+    /// Those that come later.
+    more: Option<tokio::sync::mpsc::UnboundedReceiver<Record>>,
 }
 
 impl RecordStream for Given {
@@ -53,7 +58,13 @@ impl RecordStream for Given {
     async fn next(&mut self) -> Result<Option<Delivery<NoMemory>>, StreamFailure> {
         match self.records.pop_front() {
             Some(record) => Ok(Some(Delivery { records: vec![record], held: NoMemory })),
-            None => std::future::pending().await,
+            None => match &mut self.more {
+                Some(more) => {
+                    let records = more.recv().await.into_iter().collect();
+                    Ok(Some(Delivery { records, held: NoMemory }))
+                }
+                None => std::future::pending().await,
+            },
         }
     }
 
@@ -66,9 +77,9 @@ impl RecordStream for Given {
     }
 }
 
-/// Keeps the offsets of what is parked, if it may.
-#[derive(Clone)]
-struct Parking(Option<Arc<Mutex<Vec<Offset>>>>);
+/// Keeps the offsets of what is parked and what is asked for, if it may.
+#[derive(Clone, Default)]
+struct Parking(Option<Arc<Mutex<Vec<Offset>>>>, Option<Arc<Mutex<Vec<Request>>>>);
 
 impl Outlet for Parking {
     fn can_park(&self) -> bool {
@@ -81,11 +92,12 @@ impl Outlet for Parking {
     }
 
     fn can_request(&self) -> bool {
-        false
+        self.1.is_some()
     }
 
-    async fn request(&self, _: &Request) -> Result<(), String> {
-        unreachable!("requests are off")
+    async fn request(&self, request: &Request) -> Result<(), String> {
+        self.1.as_ref().unwrap().lock().unwrap().push(request.clone());
+        Ok(())
     }
 }
 
@@ -133,6 +145,24 @@ fn lane_id() -> LaneId {
 
 /// Runs a lane over `records` until it has caught up or stops.
 async fn run(sink: &MemorySink, records: Vec<Record>, parking: Parking) -> (LaneEnd, Option<Offset>) {
+    let metrics = Arc::new(Metrics::new());
+    let board = StatusBoard::new("test", "group", "memory", Arc::clone(&metrics));
+    let (lane, committed) = lane(sink, records, parking, metrics, &board, true).await;
+    let end = tokio::time::timeout(Duration::from_secs(20), lane.run(CancellationToken::new())).await.unwrap();
+    let committed = *committed.lock().unwrap();
+    (end, committed)
+}
+
+type Committed = Arc<Mutex<Option<Offset>>>;
+
+async fn lane(
+    sink: &MemorySink,
+    records: Vec<Record>,
+    parking: Parking,
+    metrics: Arc<Metrics>,
+    board: &StatusBoard,
+    until_caught_up: bool,
+) -> (Lane<MemorySink, Given, Parking>, Committed) {
     let id = lane_id();
     let claimed = sink.claim(&id).await.unwrap();
     let frontier = claimed.state.as_ref().map_or(Offset(0), |state| state.next_offset);
@@ -141,8 +171,7 @@ async fn run(sink: &MemorySink, records: Vec<Record>, parking: Parking) -> (Lane
     let sequencer = Sequencer::new(start, Limits::default());
     let (waits, waited) = watch::channel(None);
     let rules = Arc::new(Rules { caps: Caps::default(), policy: OrphanPolicy::Remove });
-    let metrics = Arc::new(Metrics::new());
-    let status = StatusBoard::new("test", "group", "memory", Arc::clone(&metrics)).lane(&id.topic, id.partition);
+    let status = board.lane(&id.topic, id.partition);
     let committed = Arc::new(Mutex::new(None));
     let lane = Lane {
         settings: Arc::new(LaneSettings {
@@ -150,26 +179,25 @@ async fn run(sink: &MemorySink, records: Vec<Record>, parking: Parking) -> (Lane
             delay: Duration::ZERO,
             grace: Duration::from_secs(1),
             apply_truncate: false,
-            until_caught_up: true,
+            until_caught_up,
         }),
         sink: sink.clone(),
         records: Given {
             records: records.into_iter().filter(|record| record.offset >= frontier).collect(),
             committed: Arc::clone(&committed),
+            more: None,
         },
         outlet: parking.clone(),
         observer: Observer::new(id.clone(), metrics, status),
         waits: waited,
         decoder: Decoder::new(Arc::new(DecodeSettings::default()), &id.topic),
         feeds: Feeds::default(),
-        requests: Requests::default(),
+        requests: Requests::new(PACE),
         writer: Some(Writer::new(sink.clone(), claimed.lane, parking, rules, claimed.state, sequencer.state(), waits)),
         sequencer,
         id,
     };
-    let end = tokio::time::timeout(Duration::from_secs(20), lane.run(CancellationToken::new())).await.unwrap();
-    let committed = *committed.lock().unwrap();
-    (end, committed)
+    (lane, committed)
 }
 
 fn sink() -> MemorySink {
@@ -183,9 +211,9 @@ async fn a_bad_record_stops_the_lane_before_it_and_is_not_skipped_by_a_restart()
     let sink = sink();
     let records = || vec![change(0, 1), record(1, 2, "{broken"), change(2, 3)];
 
-    let (first, _) = run(&sink, records(), Parking(None)).await;
+    let (first, _) = run(&sink, records(), Parking::default()).await;
     let frontier = sink.state(&lane_id()).map(|state| state.next_offset);
-    let (again, _) = run(&sink, records(), Parking(None)).await;
+    let (again, _) = run(&sink, records(), Parking::default()).await;
 
     assert!(matches!(&first, LaneEnd::Failed { what, .. } if what.contains("offset 1")), "{first:?}");
     assert_eq!(frontier, Some(Offset(1)));
@@ -199,7 +227,7 @@ async fn a_bad_record_is_parked_and_the_others_go_on() {
     let parked = Arc::new(Mutex::new(Vec::new()));
 
     let records = vec![change(0, 1), record(1, 2, "{broken"), change(2, 3)];
-    let (end, committed) = run(&sink, records, Parking(Some(Arc::clone(&parked)))).await;
+    let (end, committed) = run(&sink, records, Parking(Some(Arc::clone(&parked)), None)).await;
 
     assert_eq!((end, committed), (LaneEnd::CaughtUp, Some(Offset(3))));
     assert_eq!(*parked.lock().unwrap(), [Offset(1)]);
@@ -214,7 +242,7 @@ async fn a_record_that_the_sink_refuses_is_found_among_many_and_parked() {
     let parked = Arc::new(Mutex::new(Vec::new()));
 
     let records = (0..50).map(|offset| change(offset, offset)).collect();
-    let (end, committed) = run(&sink, records, Parking(Some(Arc::clone(&parked)))).await;
+    let (end, committed) = run(&sink, records, Parking(Some(Arc::clone(&parked)), None)).await;
 
     assert_eq!((end, committed), (LaneEnd::CaughtUp, Some(Offset(50))));
     assert_eq!(*parked.lock().unwrap(), [Offset(37)]);
@@ -228,9 +256,54 @@ async fn a_record_that_the_sink_refuses_stops_the_lane_before_it() {
     sink.poison(&orders(), &refused, true);
 
     let records = (0..5).map(|offset| change(offset, offset)).collect();
-    let (end, _) = run(&sink, records, Parking(None)).await;
+    let (end, _) = run(&sink, records, Parking::default()).await;
 
     assert!(matches!(&end, LaneEnd::Failed { what, .. } if what.contains("offset 2")), "{end:?}");
     assert_eq!(sink.state(&lane_id()).map(|state| state.next_offset), Some(Offset(2)));
     assert_eq!(sink.rows(&orders()).len(), 2);
+}
+
+/// A row that never comes is asked for twice and then shown; its next event ends both.
+#[tokio::test]
+async fn a_row_that_does_not_come_is_asked_for_twice_and_shown_until_its_next_event() {
+    let sink = sink();
+    let statement = r#"{"table":"inventory.orders","read_id":"r","range":{"lower":{"open":true},"upper":{"open":true}},
+        "selected":[1,2],"changed":[]}"#;
+    let headers = vec![("dblog.record".to_owned(), Some(b"chunk-info"[..].into()))];
+    let statement = Record { headers, ..record(1, 0, statement) };
+    let requests = Arc::new(Mutex::new(Vec::new()));
+    let metrics = Arc::new(Metrics::new());
+    let board = StatusBoard::new("test", "group", "memory", Arc::clone(&metrics));
+    let outlet = Parking(None, Some(Arc::clone(&requests)));
+    let (mut lane, _) = lane(&sink, vec![change(0, 1), statement], outlet, metrics, &board, false).await;
+    let (more, coming) = tokio::sync::mpsc::unbounded_channel();
+    lane.records.more = Some(coming);
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(lane.run(stop.clone()));
+    let shown = || {
+        let attention = board.status().attention.into_iter();
+        attention.map(|item| (item.kind, item.table.unwrap(), item.what)).collect::<Vec<_>>()
+    };
+
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+    while shown().is_empty() {
+        assert!(tokio::time::Instant::now() < deadline, "nothing is shown");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    tokio::time::sleep(2 * PACE.answer).await;
+
+    assert_eq!(requests.lock().unwrap().len(), 2);
+    let filters: Vec<_> =
+        requests.lock().unwrap().iter().map(|it| it.data["additional-conditions"][0]["filter"].clone()).collect();
+    assert_eq!(filters, [r#""id" IN (2)"#; 2]);
+    let what = "1 missing row was asked for twice and did not come".to_owned();
+    assert_eq!(shown(), [(crate::status::AttentionKind::Unobtainable, "inventory.orders".to_owned(), what)]);
+
+    more.send(change(2, 2)).unwrap();
+    while !shown().is_empty() {
+        assert!(tokio::time::Instant::now() < deadline, "it is still shown");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    stop.cancel();
+    assert_eq!(running.await.unwrap(), LaneEnd::Stopped);
 }

@@ -241,9 +241,15 @@ impl LaneStatus {
         });
     }
 
-    /// Asks for attention to keys of `table` that were asked for and did not come.
+    /// Asks for attention to the keys of `table` that were asked for and did not come; for none no more.
     pub fn unobtainable(&self, table: &str, keys: u64, now: UnixMillis) {
-        let what = format!("{keys} missing rows were asked for twice and did not come");
+        if keys == 0 {
+            return self.settle(AttentionKind::Unobtainable, table);
+        }
+        let what = match keys {
+            1 => "1 missing row was asked for twice and did not come".to_owned(),
+            _ => format!("{keys} missing rows were asked for twice and did not come"),
+        };
         let hint = "check that the connector reads the signal topic, and that it captures the table";
         self.raise(Attention {
             table: Some(table.to_owned()),
@@ -254,9 +260,13 @@ impl LaneStatus {
 
     /// Ends the attention to held statements of `table` in this lane, after a confirmed one was applied.
     pub fn confirmed(&self, table: &str) {
+        self.settle(AttentionKind::Held, table);
+    }
+
+    fn settle(&self, kind: AttentionKind, table: &str) {
         self.board.live().attention.retain(|item| {
             let mine = item.topic == self.topic && item.partition == self.partition;
-            !(mine && item.kind == AttentionKind::Held && item.table.as_deref() == Some(table))
+            !(mine && item.kind == kind && item.table.as_deref() == Some(table))
         });
     }
 
