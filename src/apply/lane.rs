@@ -149,7 +149,8 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
                     self.observer.waiting(wait.as_ref());
                 }
                 () = tokio::time::sleep_until(self.requests.due().unwrap_or_else(Instant::now)), if self.requests.due().is_some() => {
-                    self.requests.act(&self.outlet, &self.id, &mut self.observer).await;
+                    let waiting = self.waits.borrow().is_some();
+                    self.requests.act(&self.outlet, &self.id, waiting, &mut self.observer).await;
                 }
                 () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if writing.is_none() && due.is_some() => {}
                 records = self.records.next(), if room => match records {
@@ -188,6 +189,7 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
         steps: &mut Vec<Step>,
         timestamps: &mut Vec<i64>,
     ) -> Result<(), LaneEnd> {
+        self.requests.read(records.last().and_then(|record| record.timestamp));
         for record in records {
             builder.record(record.timestamp);
             timestamps.extend(record.timestamp);

@@ -16,7 +16,7 @@ use super::{
     ports::{MissingKeys, Outlet, Request},
     writer::Report,
 };
-use crate::{metrics::RequestKind, operate::range_json, statement::parse_range};
+use crate::{clock::UnixMillis, metrics::RequestKind, operate::range_json, statement::parse_range};
 
 /// The most keys of one request: its filter stays well below a broker's record limit.
 const KEYS_A_REQUEST: usize = 1_000;
@@ -27,6 +27,12 @@ const READS_A_RANGE: u32 = 3;
 /// How many ranges' requests are counted; beyond, counting begins anew.
 const RANGES: usize = 10_000;
 
+/// A lane that has read nothing for so long has read all.
+const READING: Duration = Duration::from_secs(1);
+
+/// A lane that reads records older than this is behind: clocks are closer than that.
+const BEHIND: Duration = Duration::from_secs(5);
+
 /// When requests for rows are sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
@@ -35,14 +41,15 @@ pub(super) struct Pace {
     /// How far two requests are apart. Debezium 3.6 reads each as an incremental snapshot of its own; when many of few
     /// rows queue up under load, its read-only form was seen to fail with a NullPointerException that ends the task.
     pub(super) distance: Duration,
-    /// How long a row may take to come. Debezium answers within seconds, unless it is busy with another snapshot; then a
-    /// second request does no harm.
+    /// How long a row may take to come. Debezium answers within seconds, unless it is busy with another snapshot, and
+    /// then a second request does no harm; or it drops the request: in `read.only` mode its threads get in each other's
+    /// way (`NullPointerException` in `notifyInProgress`, seen with 3.6.1).
     pub(super) answer: Duration,
 }
 
 impl Default for Pace {
     fn default() -> Pace {
-        Pace { gather: Duration::from_secs(2), distance: Duration::from_secs(5), answer: Duration::from_secs(60) }
+        Pace { gather: Duration::from_secs(2), distance: Duration::from_secs(5), answer: Duration::from_secs(30) }
     }
 }
 
@@ -59,6 +66,8 @@ pub(super) struct Requests {
     /// When the next key will have been asked for in vain.
     vain: Option<Instant>,
     last: Option<Instant>,
+    /// When the last record was read, and its timestamp.
+    read: Option<(Instant, UnixMillis)>,
     /// How often each table's range was asked for since it was last read with success.
     reads: HashMap<(String, String), u32>,
 }
@@ -80,6 +89,7 @@ impl Requests {
             due: None,
             vain: None,
             last: None,
+            read: None,
             reads: HashMap::new(),
         }
     }
@@ -145,10 +155,27 @@ impl Requests {
         [self.due, self.vain].into_iter().flatten().min()
     }
 
-    /// Does what is due.
-    pub(super) async fn act<O: Outlet>(&mut self, outlet: &O, lane: &LaneId, observer: &mut Observer) {
+    /// Takes note of the timestamp of a record that was just read, in milliseconds since 1970-01-01 UTC.
+    pub(super) fn read(&mut self, timestamp: Option<i64>) {
+        if self.vain.is_some()
+            && let Some(timestamp) = timestamp
+        {
+            self.read = Some((Instant::now(), UnixMillis(timestamp)));
+        }
+    }
+
+    /// Whether rows that were sent in time may not have been read yet.
+    fn is_behind(&self, now: Instant) -> bool {
+        self.read.is_some_and(|(at, timestamp)| now < at + READING && UnixMillis::now().since(timestamp) > BEHIND)
+    }
+
+    /// Does what is due. What is `waiting` for its sink does not read.
+    pub(super) async fn act<O: Outlet>(&mut self, outlet: &O, lane: &LaneId, waiting: bool, observer: &mut Observer) {
         let now = Instant::now();
-        if self.vain.is_some_and(|vain| vain <= now) {
+        let is_vain = self.vain.is_some_and(|vain| vain <= now);
+        if is_vain && (waiting || self.is_behind(now)) {
+            self.vain = Some(now + self.pace.answer);
+        } else if is_vain {
             for Vain { table, again, unobtainable } in self.asked.vain(now) {
                 if let Some(keys) = unobtainable {
                     observer.unobtainable(&table, keys);
