@@ -11,6 +11,7 @@ mod observer;
 mod ports;
 mod requests;
 mod run;
+mod signal_text;
 mod start;
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use serde_json::json;
-use sink_api::{Key, KeyType, KeyValue, LaneId, StatementRow, TableName, TableShape, Verdict};
+use sink_api::{Key, LaneId, StatementRow, TableName, TableShape, Verdict};
 use tokio::time::Instant;
 
 use super::{
@@ -14,6 +14,7 @@ use super::{
     feeds::Feeds,
     observer::Observer,
     ports::{MissingKeys, Outlet, Request},
+    signal_text::{filter, identifier, pattern},
     writer::Report,
 };
 use crate::{clock::UnixMillis, metrics::RequestKind, operate::range_json, statement::parse_range};
@@ -201,6 +202,9 @@ impl Requests {
         if wanted.keys.is_empty() {
             self.wanted.pop();
         }
+        if request.is_none() {
+            self.asked.not_sent(&table, &keys);
+        }
         if let Some(request) = request {
             let result = outlet.request(&request).await;
             observer.requested(&request, &result);
@@ -256,102 +260,18 @@ fn request_id(lane: &LaneId) -> String {
 /// Returns the request for some of a table's missing keys.
 fn snapshot(lane: &LaneId, wanted: &Wanted, keys: &[Key]) -> Option<Request> {
     let types = wanted.table.key_types().ok()?;
-    let collection = collection(&wanted.source);
+    let pattern = pattern(&wanted.source);
     Some(Request {
         id: request_id(lane),
         kind: RequestKind::ExecuteSnapshot,
         keys: keys.len(),
         data: json!({
-            "data-collections": [collection],
+            "data-collections": [identifier(&wanted.source)],
             "type": "incremental",
             "additional-conditions": [{
-                "data-collection": collection,
+                "data-collection": pattern,
                 "filter": filter(&wanted.table, &types, keys)?,
             }],
         }),
     })
-}
-
-/// Writes a table's name as Debezium takes it: as a regular expression. A dot stays, for people: it also means itself.
-fn collection(source: &str) -> String {
-    let mut pattern = String::with_capacity(source.len());
-    for character in source.chars() {
-        if r"\^$*+?()[]{}|".contains(character) {
-            pattern.push('\\');
-        }
-        pattern.push(character);
-    }
-    pattern
-}
-
-/// Writes `"a" IN (1, 2)`, or for a composite key `("a", "b") IN ((1, 'x'), ...)`.
-fn filter(table: &TableShape, types: &[KeyType], keys: &[Key]) -> Option<String> {
-    let names: Vec<String> = table
-        .key
-        .iter()
-        .map(|column| format!("\"{}\"", table.columns[column.column].name.replace('"', "\"\"")))
-        .collect();
-    let mut rows = Vec::with_capacity(keys.len());
-    for key in keys {
-        let values: Vec<String> = key.decode(types).ok()?.iter().map(literal).collect::<Option<_>>()?;
-        rows.push(parenthesised(&values));
-    }
-    Some(format!("{} IN ({})", parenthesised(&names), rows.join(", ")))
-}
-
-fn parenthesised(items: &[String]) -> String {
-    match items {
-        [one] => one.clone(),
-        several => format!("({})", several.join(", ")),
-    }
-}
-
-/// Writes a value as a PostgreSQL literal. Quotes are doubled; backslashes mean themselves
-/// (`standard_conforming_strings`, on by default since PostgreSQL 9.1).
-fn literal(value: &KeyValue) -> Option<String> {
-    Some(match value {
-        KeyValue::Bool(value) => value.to_string(),
-        KeyValue::Int(value) => value.to_string(),
-        KeyValue::UInt(value) => value.to_string(),
-        KeyValue::Decimal(value) => format!("'{value}'::numeric"),
-        KeyValue::Text(text) => format!("'{}'", text.replace('\'', "''")),
-        KeyValue::Bytes(bytes) => format!("'\\x{}'::bytea", hex::encode(bytes)),
-        KeyValue::Uuid(bytes) => format!("'{}'::uuid", uuid::Uuid::from_bytes(*bytes)),
-        KeyValue::Date(i32::MAX) => "'infinity'::date".to_owned(),
-        KeyValue::Date(i32::MIN) => "'-infinity'::date".to_owned(),
-        KeyValue::Date(days) => format!("'epoch'::date + {days}"),
-        KeyValue::Time(micros) => format!("'00:00'::time + {micros} * interval '1 microsecond'"),
-        KeyValue::Timestamp(i64::MAX) => "'infinity'::timestamp".to_owned(),
-        KeyValue::Timestamp(i64::MIN) => "'-infinity'::timestamp".to_owned(),
-        KeyValue::TimestampTz(i64::MAX) => "'infinity'::timestamptz".to_owned(),
-        KeyValue::TimestampTz(i64::MIN) => "'-infinity'::timestamptz".to_owned(),
-        KeyValue::Timestamp(micros) => format!("'epoch'::timestamp + {micros} * interval '1 microsecond'"),
-        KeyValue::TimestampTz(micros) => {
-            format!("'1970-01-01 00:00:00+00'::timestamptz + {micros} * interval '1 microsecond'")
-        }
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(missing_docs)]
-
-    use super::*;
-
-    #[test]
-    fn a_table_of_any_name_is_asked_for_by_a_pattern_that_means_it() {
-        assert_eq!(collection("inventory.orders"), "inventory.orders");
-        assert_eq!(collection(r#"inv."a" (b+c)$[1]{2}|^\d?*"#), r#"inv."a" \(b\+c\)\$\[1\]\{2\}\|\^\\d\?\*"#);
-    }
-
-    #[test]
-    fn keys_are_written_as_literals_that_mean_them() {
-        let written = |value| literal(&value).unwrap_or_default();
-
-        assert_eq!(written(KeyValue::Text(r"it's a \ back".into())), r"'it''s a \ back'");
-        assert_eq!(written(KeyValue::Bytes([0, 255].into())), r"'\x00ff'::bytea");
-        assert_eq!(written(KeyValue::Date(19_782)), "'epoch'::date + 19782");
-        assert_eq!(written(KeyValue::Date(i32::MAX)), "'infinity'::date");
-        assert_eq!(written(KeyValue::TimestampTz(i64::MIN)), "'-infinity'::timestamptz");
-    }
 }
