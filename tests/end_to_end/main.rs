@@ -13,8 +13,16 @@
 // Helpers of the files that are still to be declared.
 #![allow(dead_code)]
 
+mod bad_input;
+mod bad_statements;
 mod bare;
+mod flattened;
+mod missing_rows;
+mod places;
 mod running_example;
+mod schema_changes;
 mod stopping;
+mod tables;
 mod values;
+mod verdicts;
 mod worker;
