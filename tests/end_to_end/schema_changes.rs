@@ -42,6 +42,30 @@ async fn a_column_that_the_sink_lacks_stops_the_lane_by_name_until_it_is_there()
     holds(&mut sink, "SELECT \"came \"\"later\"\"\"::text FROM orders ORDER BY id", &["(null)", "20", "(null)"]).await
 }
 
+/// What a migration of the sink alone leaves behind.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_column_that_only_the_sink_has_must_be_nullable_or_have_a_default() -> Result<()> {
+    let bare = Bare::new("required", TABLE).await?;
+    let mut sink = bare.sink().await?;
+    sink.run("ALTER TABLE orders ADD own integer NOT NULL").await?;
+    bare.write(vec![bare.row(1, "v")]).await?;
+
+    let log = bare.apply().stops().await?;
+
+    assert_says(
+        &log,
+        &[
+            &format!("{}-0: the sink refuses the record at offset 0 for inventory.orders", bare.topic()),
+            "null value in column \"own\"",
+            "(23502)",
+            "hint: give the column a default or let it be null",
+        ],
+    );
+    sink.run("ALTER TABLE orders ALTER own SET DEFAULT 7").await?;
+    bare.apply().catches_up().await?;
+    holds(&mut sink, "SELECT own::text FROM orders", &["7"]).await
+}
+
 /// The catalog is read again once before a lane gives up.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_column_added_at_the_sink_first_stops_nothing() -> Result<()> {

@@ -3,6 +3,7 @@
 use anyhow::Result;
 use test_support::{Pipeline, Route, Stack};
 
+use crate::bare::Bare;
 use crate::worker::{Apply, COMES, LIMIT, assert_says, counts, equal_soon, equal_tables_within, holds, verdict};
 
 /// Statements, removals and requests quote whatever a table and its columns are called.
@@ -150,4 +151,24 @@ async fn a_truncate_stops_the_lane_unless_it_is_to_be_applied() -> Result<()> {
     source.run("INSERT INTO orders VALUES (4, 'later')").await?;
     holds(&mut sink, ids, &["3", "4"]).await?;
     worker.stop(LIMIT).await
+}
+
+/// Equality of keys must be equality of their bytes, also for plain changes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_with_a_floating_point_key_is_refused_by_name() -> Result<()> {
+    let bare = Bare::new("floating", "CREATE TABLE orders (id double precision PRIMARY KEY, v text)").await?;
+    bare.write(vec![bare.row(1, "v")]).await?;
+
+    let log = bare.apply().stops().await?;
+
+    assert_says(
+        &log,
+        &[
+            &format!("{}-0 at offset 0", bare.topic()),
+            "the sink table inventory.orders",
+            "floating point key \"id\"",
+            "hint: ",
+        ],
+    );
+    Ok(())
 }

@@ -1,4 +1,3 @@
-#![allow(dead_code)]
 //! The program under test: how it is started and what it is asked.
 
 use std::time::Duration;
