@@ -35,6 +35,15 @@ fn two_lines(err: &anyhow::Error) -> String {
     format!("error: {err:#}\n{hint}")
 }
 
+/// Quotes a word for a shell, where it must be: names come from records and topics, and operators copy commands.
+pub(crate) fn shell_word(word: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._:/@%+-".contains(&byte);
+    if !word.is_empty() && !word.starts_with('-') && word.bytes().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, missing_docs)]
@@ -54,5 +63,13 @@ mod tests {
             "error: describe public.orders: table public.orders is not there\nhint: create it\n"
         );
         assert_eq!(two_lines(&anyhow::anyhow!("no hint")), "error: no hint\n");
+    }
+
+    #[test]
+    fn a_read_id_cannot_break_out_of_the_command_that_is_suggested() {
+        assert_eq!(shell_word("snap-01-chunk-07"), "snap-01-chunk-07");
+        assert_eq!(shell_word("a; rm -rf ~"), "'a; rm -rf ~'");
+        assert_eq!(shell_word("it's $(x)"), r"'it'\''s $(x)'");
+        assert_eq!(shell_word("--up-to"), "'--up-to'");
     }
 }

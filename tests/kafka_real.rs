@@ -587,7 +587,7 @@ async fn a_dead_letter_is_written_as_connect_does_and_shortened_when_it_is_too_l
     let too_large = producer.send(&letter(&headers)).await.unwrap_err();
     let SendError::TooLarge { bytes, .. } = too_large else { panic!("{too_large}") };
     let mut shorter = headers.clone();
-    assert!(dead_letter::shorten(&mut shorter, bytes - 500_000));
+    assert!(dead_letter::shorten(&mut shorter, bytes - 500_000) >= bytes - 500_000);
     let place = producer.send(&letter(&shorter)).await.unwrap();
 
     assert_eq!(place, (Partition(0), Offset(0)));

@@ -24,14 +24,20 @@ pub(super) struct Feeds {
 #[derive(Debug)]
 struct Noted {
     name: String,
+    /// The source table's own name.
+    table: String,
     /// Connector and database of its first change; `None` while only statements have named it.
     connector: Option<(String, String)>,
 }
 
 impl Feeds {
-    /// Returns the source's name (`schema.table`) of a sink table's rows.
-    pub(super) fn source_of(&self, table: &TableName) -> Option<String> {
-        self.noted.get(table)?.first().map(|noted| noted.name.clone())
+    /// Returns the source tables whose rows come to a sink table, by their own names (`schema.table`), each once.
+    pub(super) fn sources(&self, table: &TableName) -> Vec<String> {
+        let noted = self.noted.get(table).into_iter().flatten().filter(|noted| noted.connector.is_some());
+        let mut sources: Vec<String> = noted.map(|noted| noted.table.clone()).collect();
+        sources.sort_unstable();
+        sources.dedup();
+        sources
     }
 
     /// Notes the source of an event in the sink, when it is new to the lane.
@@ -77,7 +83,7 @@ impl Feeds {
         if let Some(holder) = holder {
             tracing::warn!(%lane, %table, source = name, holder, "another stream feeds this table as well: statements on it are void");
         }
-        noted.push(Noted { name, connector });
+        noted.push(Noted { name, table: source, connector });
         Ok(())
     }
 }

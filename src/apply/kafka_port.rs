@@ -2,40 +2,51 @@
 
 use std::{sync::Arc, time::Duration};
 
-use sink_api::{Offset, Partition};
+use sink_api::{LaneId, Offset, Partition};
 
-use super::ports::{Delivery, Held, Outlet, RecordStream, Request, StreamFailure};
+use super::{
+    hints,
+    ports::{Delivery, Held, NotParked, Outlet, RecordStream, Request, StreamFailure},
+};
 use crate::{
     dead_letter::{self, Failure},
     decode::{BadRecord, Stage},
     kafka::{
-        Charge, ClientSettings, Outgoing, PartitionError, Producer, Records, SendError, TopicPartition, fetch_one,
+        Charge, ClientSettings, FetchError, Outgoing, PartitionError, Producer, Records, SendError, TopicPartition,
+        fetch_one,
     },
 };
 
 /// How long a record to be parked may take to be fetched again, a try.
 const FETCH_WITHIN: Duration = Duration::from_secs(30);
 
+/// By how many bytes a dead letter that is too large is shortened first; each further time by twice as many.
+const FIRST_CUT: usize = 64;
+
 /// The partition's records.
-pub(super) struct KafkaRecords(pub(super) Records);
+pub(super) struct KafkaRecords {
+    pub(super) records: Records,
+    /// For hints.
+    pub(super) lane: LaneId,
+}
 
 impl RecordStream for KafkaRecords {
     type Held = Charge;
 
     async fn next(&mut self) -> Result<Option<Delivery<Charge>>, StreamFailure> {
-        match self.0.next_chunk().await {
+        match self.records.next_chunk().await {
             Ok(chunk) => Ok(chunk.map(|chunk| Delivery { records: chunk.records, held: chunk.charge })),
             Err(PartitionError::Taken { .. }) => Ok(None),
-            Err(error) => Err(failure(&error)),
+            Err(error) => Err(StreamFailure { what: error.to_string(), hint: hints::unreadable(&self.lane, &error) }),
         }
     }
 
     fn caught_up(&self) -> bool {
-        self.0.caught_up()
+        self.records.caught_up()
     }
 
     fn commit(&self, next_offset: Offset) {
-        self.0.commit(next_offset);
+        self.records.commit(next_offset);
     }
 }
 
@@ -47,11 +58,6 @@ impl Held for Charge {
     fn absorb(&mut self, other: Charge) {
         Charge::absorb(self, other);
     }
-}
-
-/// Puts an error of the stream into words.
-pub(super) fn failure(error: &PartitionError) -> StreamFailure {
-    StreamFailure { what: error.to_string(), hint: error.hint().unwrap_or("start the worker again").to_owned() }
 }
 
 /// Where dead letters and requests go.
@@ -73,11 +79,18 @@ impl Outlet for KafkaOutlet {
     }
 
     /// The record is fetched again, since its headers did not travel with it and it may have been decoded long ago.
-    async fn park(&self, offset: Offset, bad: &BadRecord) -> Result<(), String> {
-        let Some(topic) = &self.dead_letter_topic else { return Err("no dead letter topic is set".to_owned()) };
-        let original = fetch_one(&self.client, &self.group, &self.partition, offset, FETCH_WITHIN)
-            .await
-            .map_err(|error| error.to_string())?;
+    async fn park(&self, offset: Offset, bad: &BadRecord) -> Result<(), NotParked> {
+        let Some(topic) = &self.dead_letter_topic else {
+            return Err(NotParked::Unanswered("no dead letter topic is set".to_owned()));
+        };
+        let original = fetch_one(&self.client, &self.group, &self.partition, offset, FETCH_WITHIN).await;
+        let original = original.map_err(|error| match error {
+            FetchError::Gone { .. } => NotParked::Impossible {
+                why: error.to_string(),
+                hint: "start the worker again: it goes on with what the log holds, or says what was lost".to_owned(),
+            },
+            error => NotParked::Unanswered(error.to_string()),
+        })?;
         let (class, exception) = java_names(bad.stage);
         let mut headers = dead_letter::headers(
             &original,
@@ -93,6 +106,7 @@ impl Outlet for KafkaOutlet {
                 trace: &format!("{exception}: {}", bad.reason),
             },
         );
+        let mut excess = FIRST_CUT;
         loop {
             let outgoing = Outgoing {
                 topic,
@@ -105,11 +119,13 @@ impl Outlet for KafkaOutlet {
             match self.producer.send(&outgoing).await {
                 Ok(_) => return Ok(()),
                 Err(error @ SendError::TooLarge { .. }) => {
-                    if !dead_letter::shorten(&mut headers, 1) {
-                        return Err(error.to_string());
+                    // Nobody says by how much.
+                    if dead_letter::shorten(&mut headers, excess) == 0 {
+                        return Err(too_large(topic, &error));
                     }
+                    excess *= 2;
                 }
-                Err(error) => return Err(error.to_string()),
+                Err(error) => return Err(NotParked::Unanswered(error.to_string())),
             }
         }
     }
@@ -132,6 +148,16 @@ impl Outlet for KafkaOutlet {
             headers: &[],
         };
         self.producer.send(&outgoing).await.map(|_| ()).map_err(|error| error.to_string())
+    }
+}
+
+fn too_large(topic: &str, error: &SendError) -> NotParked {
+    NotParked::Impossible {
+        why: error.to_string(),
+        hint: format!(
+            "raise max.message.bytes of {topic} above that of the record's topic (and message.max.bytes in --kafka, if it \
+             is set), or mend the sink so that it takes the record; then start the worker again"
+        ),
     }
 }
 

@@ -9,19 +9,20 @@
 
 use std::{sync::Arc, time::Duration};
 
-use sink_api::{LaneId, Offset, Sink, TableName};
+use sink_api::{LaneId, Offset, Sink, SinkError, TableName};
 use tokio::{sync::watch, task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     feeds::Feeds,
+    hints,
     observer::Observer,
     ports::{Delivery, Held, Outlet, RecordStream},
     requests::Requests,
     writer::{BAD_RECORD_HINT, Report, Stop, Wait, Writer},
 };
 use crate::{
-    decode::{BadRecord, DecodeError, Decoder, Event},
+    decode::{BadRecord, Damaged, DecodeError, Decoder, Event},
     record::Record,
     stream::{Sequencer, Step, Unit, UnitBuilder, UnitLimits},
 };
@@ -43,6 +44,9 @@ pub struct LaneSettings {
 
 /// How long a frontier that moved without work may stay uncommitted: heartbeats must not cost a transaction each.
 const IDLE_COMMIT: Duration = Duration::from_secs(5);
+
+/// How long a lane that ends may take to send the requests that it still has.
+const LAST_REQUESTS: Duration = Duration::from_secs(2);
 
 /// How a lane ended.
 #[derive(Debug, PartialEq, Eq)]
@@ -145,7 +149,8 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
                     self.observer.waiting(wait.as_ref());
                 }
                 () = tokio::time::sleep_until(self.requests.due().unwrap_or_else(Instant::now)), if self.requests.due().is_some() => {
-                    self.requests.send(&self.outlet, &self.id, &mut self.observer).await;
+                    let waiting = self.waits.borrow().is_some();
+                    self.requests.act(&self.outlet, &self.id, waiting, &mut self.observer).await;
                 }
                 () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if writing.is_none() && due.is_some() => {}
                 records = self.records.next(), if room => match records {
@@ -184,6 +189,7 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
         steps: &mut Vec<Step>,
         timestamps: &mut Vec<i64>,
     ) -> Result<(), LaneEnd> {
+        self.requests.read(records.last().and_then(|record| record.timestamp));
         for record in records {
             builder.record(record.timestamp);
             timestamps.extend(record.timestamp);
@@ -203,13 +209,7 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
                         "{}: {} was truncated at the source, at offset {}",
                         self.id, table.name, record.offset
                     ),
-                    hint: format!(
-                        "empty the sink's table by hand and go on behind the record: `sink-repair reset --topic {} \
-                         --partition {} --to {}`; or start with --truncate apply if the topic has one partition and one table",
-                        self.id.topic,
-                        self.id.partition,
-                        record.offset.next()
-                    ),
+                    hint: hints::truncated(&self.id, &table.name, record.offset.next()),
                 });
             }
             Ok(event) => {
@@ -218,6 +218,9 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
                         what: format!("{} at offset {}: {error}", self.id, record.offset),
                         hint: error.hint.unwrap_or_else(|| "mend the sink, then restart the worker".to_owned()),
                     });
+                }
+                if let Event::Row(row) = &event {
+                    self.requests.event(&row.table.name, &row.key, &self.observer);
                 }
                 self.sequencer.push(record.offset, record.timestamp, event, steps);
             }
@@ -242,10 +245,30 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
         loop {
             match self.decoder.decode(record) {
                 Ok(event) => return Ok(Ok(event)),
-                Err(DecodeError::Bad(bad)) => return Ok(Err(bad)),
-                Err(DecodeError::NeedsTable(table)) => self.learn(&table, record).await?,
+                Err(DecodeError::Bad(bad)) => {
+                    // What does not fit may fit the table as it is now.
+                    let table = bad.table.as_deref().and_then(|source| self.decoder.sink_of(source)).cloned();
+                    match table.filter(|table| refreshed.as_ref() != Some(table)) {
+                        Some(table) => {
+                            self.learn(&table).await.map_err(|error| self.not_learned(record, error))?;
+                            refreshed = Some(table);
+                        }
+                        None => return Ok(Err(bad)),
+                    }
+                }
+                Err(DecodeError::NeedsTable { table, refused }) => match (self.learn(&table).await, refused) {
+                    (Ok(()), _) => {}
+                    (Err(error), Some(refused)) => {
+                        self.decoder.refused(&table);
+                        return Ok(Ok(Event::Damaged(Damaged {
+                            reason: format!("{}: {error}", refused.reason),
+                            ..*refused
+                        })));
+                    }
+                    (Err(error), None) => return Err(self.not_learned(record, error)),
+                },
                 Err(DecodeError::Setup { table: Some(table), .. }) if refreshed.as_ref() != Some(&table) => {
-                    self.learn(&table, record).await?;
+                    self.learn(&table).await.map_err(|error| self.not_learned(record, error))?;
                     refreshed = Some(table);
                 }
                 Err(DecodeError::Setup { reason, hint, .. }) => {
@@ -258,18 +281,17 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
         }
     }
 
-    async fn learn(&mut self, table: &TableName, record: &Record) -> Result<(), LaneEnd> {
-        let at = format!("{} at offset {}", self.id, record.offset);
-        let failed = |what: String, hint: Option<String>| LaneEnd::Failed {
-            what: format!("{at}: {what}"),
-            hint: hint.unwrap_or_else(|| "mend the sink, then restart the worker".to_owned()),
-        };
-        let shape = match super::patiently(&mut self.observer, || self.sink.describe(table)).await {
-            Ok(shape) => shape,
-            Err(error) => return Err(failed(error.to_string(), error.hint)),
-        };
+    async fn learn(&mut self, table: &TableName) -> Result<(), SinkError> {
+        let shape = super::patiently(&mut self.observer, || self.sink.describe(table)).await?;
         self.decoder.learn(shape);
         Ok(())
+    }
+
+    fn not_learned(&self, record: &Record, error: SinkError) -> LaneEnd {
+        LaneEnd::Failed {
+            what: format!("{} at offset {}: {error}", self.id, record.offset),
+            hint: error.hint.unwrap_or_else(|| "mend the sink, then restart the worker".to_owned()),
+        }
     }
 
     fn bad_record(&self, record: &Record, bad: &BadRecord) -> LaneEnd {
@@ -312,13 +334,10 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
                 self.records.commit(unit.next_offset);
                 report.refreshed.iter().for_each(|shape| self.decoder.learn(Arc::clone(shape)));
                 self.observer.committed(&report, unit.next_offset, &unit.timestamps);
-                for missing in &mut report.missing {
-                    if missing.source_table.is_none() {
-                        missing.source_table = self.feeds.source_of(&missing.table.name);
-                    }
+                for missing in &report.missing {
                     missing.keys.iter().for_each(|key| self.sequencer.lacked(missing.at, &missing.table, key));
                 }
-                self.requests.take(&self.outlet, &self.id, &mut report, &mut self.observer).await;
+                self.requests.take(&self.outlet, &self.id, &self.feeds, &mut report, &mut self.observer).await;
                 Ok(())
             }
             Err(Stop::Fenced(what)) => Err(LaneEnd::Fenced(what)),
@@ -344,6 +363,9 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
                 }
             }
         }
+        // What is missing is known now; who takes the partition over finds it only with the next pass.
+        let asking = self.requests.send_all(&self.outlet, &self.id, &mut self.observer);
+        let _ = tokio::time::timeout(LAST_REQUESTS, asking).await;
         LaneEnd::Stopped
     }
 }

@@ -1,14 +1,17 @@
 //! The command `apply`: applies a change stream and its statements of absence to a sink.
+mod asked;
 mod barrier;
 mod command;
 pub(crate) mod connect;
 mod feeds;
+mod hints;
 mod kafka_port;
 mod lane;
 mod observer;
 mod ports;
 mod requests;
 mod run;
+mod signal_text;
 mod start;
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sink_api::{ErrorClass, HeldStatement, LaneId, Offset, StatementRow, Verdict, Written};
+use sink_api::{ErrorClass, HeldStatement, LaneId, Offset, StatementRow, TableName, Verdict, Written};
 use tracing::{debug, error, info, warn};
 
 use super::{
@@ -142,6 +142,17 @@ impl Observer {
                 error!(lane = %self.lane, kind = request.kind.as_str(), keys = request.keys, error, "repair request not sent; the next pass finds its keys again");
             }
         }
+    }
+
+    /// So many keys of a table were asked for twice and did not come; none any more, if it is 0.
+    pub(super) fn unobtainable(&self, table: &TableName, keys: u64) {
+        match keys {
+            0 => info!(lane = %self.lane, %table, "no missing row is unobtainable any more"),
+            _ => {
+                warn!(lane = %self.lane, %table, keys, "missing rows were asked for twice and did not come; they are not asked for again before their next event");
+            }
+        }
+        self.status.unobtainable(&table.to_string(), keys, UnixMillis::now());
     }
 
     /// The lane has ended.

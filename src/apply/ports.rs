@@ -57,13 +57,27 @@ pub trait Outlet: Clone + Send + Sync + 'static {
     fn can_park(&self) -> bool;
 
     /// Parks the record at `offset` in the dead letter queue.
-    fn park(&self, offset: Offset, bad: &BadRecord) -> impl Future<Output = Result<(), String>> + Send;
+    fn park(&self, offset: Offset, bad: &BadRecord) -> impl Future<Output = Result<(), NotParked>> + Send;
 
     /// Whether repair requests can be sent.
     fn can_request(&self) -> bool;
 
     /// Sends a repair request: its id, type and data.
     fn request(&self, request: &Request) -> impl Future<Output = Result<(), String>> + Send;
+}
+
+/// Why a record was not parked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotParked {
+    /// Kafka did not answer: it is tried again.
+    Unanswered(String),
+    /// It never can be.
+    Impossible {
+        /// Why.
+        why: String,
+        /// What to do about it.
+        hint: String,
+    },
 }
 
 /// A repair request in Debezium's signal format.

@@ -15,12 +15,13 @@ use super::{
     Rules,
     command::publish,
     feeds::Feeds,
-    kafka_port::{KafkaOutlet, KafkaRecords, failure},
+    hints,
+    kafka_port::{KafkaOutlet, KafkaRecords},
     lane::{Lane, LaneEnd, LaneSettings},
     observer::Observer,
     patiently,
-    requests::Requests,
-    start::{self, CannotStart, LogBounds, Plan},
+    requests::{Pace, Requests},
+    start::{self, LogBounds, Plan},
     writer::Writer,
 };
 use crate::{
@@ -148,16 +149,16 @@ impl<S: Sink> Worker<S> {
             waits,
         );
         let lane = Lane {
-            id,
+            id: id.clone(),
             settings: Arc::clone(&self.lane),
             sink: self.sink.clone(),
-            records: KafkaRecords(records),
+            records: KafkaRecords { records, lane: id },
             outlet,
             observer,
             waits: waited,
             decoder: Decoder::new(Arc::clone(&self.decode), &partition.topic),
             feeds: Feeds::default(),
-            requests: Requests::default(),
+            requests: Requests::new(Pace::default()),
             sequencer,
             writer: Some(writer),
         };
@@ -172,10 +173,9 @@ impl<S: Sink> Worker<S> {
         partitions: i32,
         observer: &mut Observer,
     ) -> Result<(sink_api::Claimed<S::Lane>, Vec<HeldStatement>, kafka::Records, Plan), LaneEnd> {
-        let failed =
-            |what: String, hint: &str| LaneEnd::Failed { what: format!("{id}: {what}"), hint: hint.to_owned() };
+        let failed = |what: String, hint: String| LaneEnd::Failed { what: format!("{id}: {what}"), hint };
         let broken = |error: SinkError| {
-            failed(error.to_string(), error.hint.as_deref().unwrap_or("mend the sink, then restart the worker"))
+            failed(error.to_string(), error.hint.unwrap_or_else(|| "mend the sink, then restart the worker".to_owned()))
         };
         let claimed = patiently(observer, || self.sink.claim(id)).await.map_err(broken)?;
         if let Some(other) = claimed.other_incarnation {
@@ -184,15 +184,12 @@ impl<S: Sink> Worker<S> {
                     "the topic was deleted and made again: its id is {}, the sink's frontier is of {other}",
                     id.topic_id
                 ),
-                "load the tables afresh from the new topic, then run `sink-repair reset --topic`",
+                hints::made_again(id),
             ));
         }
         let stopped = |error: PartitionError| match error {
             PartitionError::Taken { .. } => LaneEnd::Stopped,
-            error => {
-                let failure = failure(&error);
-                LaneEnd::Failed { what: failure.what, hint: failure.hint }
-            }
+            error => LaneEnd::Failed { what: error.to_string(), hint: hints::unreadable(id, &error) },
         };
         let held = patiently(observer, || self.sink.held(id, HELD_SHOWN)).await.map_err(broken)?;
         let log = assignment.bounds().await.map_err(stopped)?;
@@ -208,10 +205,7 @@ impl<S: Sink> Worker<S> {
                 start::begin(from, partitions, log)
             }
         };
-        let plan = plan.map_err(|cannot| {
-            let (what, hint) = cannot_start(cannot);
-            failed(what, hint)
-        })?;
+        let plan = plan.map_err(|cannot| failed(cannot.to_string(), hints::cannot_start(id, &cannot)))?;
         if plan.windows_lost {
             warn!(lane = %id, "the log no longer holds the low markers of open windows; their reads will be refused and asked for again");
         }
@@ -230,19 +224,6 @@ impl<S: Sink> Worker<S> {
             dead_letter_topic: settings.dead_letter.as_ref().map(|dead_letter| dead_letter.topic.as_str().into()),
             signal: settings.signal.as_ref().map(|signal| (signal.topic.as_str().into(), signal.key.as_str().into())),
         }
-    }
-}
-
-fn cannot_start(cannot: CannotStart) -> (String, &'static str) {
-    match cannot {
-        CannotStart::RecordsLost { frontier, log_start } => (
-            format!("records from offset {frontier} to {log_start} are gone: the log starts at {log_start} now"),
-            "load the tables afresh (an incremental snapshot), then run `sink-repair reset --topic`; keep records longer",
-        ),
-        CannotStart::BeyondEnd { frontier, log_end } => (
-            format!("the sink's frontier is offset {frontier}, beyond the log's end at {log_end}"),
-            "the topic was truncated or restored: load the tables afresh, then run `sink-repair reset --topic`",
-        ),
     }
 }
 

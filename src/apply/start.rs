@@ -29,9 +29,10 @@ pub struct Plan {
 }
 
 /// Why a lane cannot start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CannotStart {
     /// The log begins after the frontier: records were removed before they were applied.
+    #[error("records from offset {frontier} to {log_start} are gone, the log starts at {log_start} now")]
     RecordsLost {
         /// The next record that is needed.
         frontier: Offset,
@@ -39,6 +40,7 @@ pub enum CannotStart {
         log_start: Offset,
     },
     /// The log ends before the frontier: it is not the log that the frontier is about.
+    #[error("the sink's frontier is offset {frontier}, beyond the log's end at {log_end}")]
     BeyondEnd {
         /// The next record that is needed.
         frontier: Offset,

@@ -9,7 +9,7 @@ use sink_api::{
 use super::{
     barrier::{self, Barrier, Rules},
     observer::Judged,
-    ports::{MissingKeys, Outlet},
+    ports::{MissingKeys, NotParked, Outlet},
 };
 use crate::{
     decode::{BadRecord, Stage},
@@ -343,6 +343,19 @@ impl<S: Sink, O: Outlet> Writer<S, O> {
         let mut backoff = Backoff::default();
         let mut attempts = 0;
         while let Err(error) = self.outlet.park(offset, &bad).await {
+            let error = match error {
+                NotParked::Unanswered(error) => error,
+                NotParked::Impossible { why, hint } => {
+                    let table = bad.table.as_deref().map(|table| format!(" for {table}")).unwrap_or_default();
+                    return Err(Stop::Failed {
+                        what: format!(
+                            "the record at offset {offset}{table} can neither be applied nor parked: {}; {why}",
+                            bad.reason
+                        ),
+                        hint,
+                    });
+                }
+            };
             attempts += 1;
             let error = SinkError::new(ErrorClass::Transient, format!("park the record at offset {offset}: {error}"));
             self.wait(&error, attempts, &mut backoff).await;

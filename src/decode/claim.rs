@@ -19,6 +19,28 @@ use super::{
     wire::Wire,
 };
 
+/// Longer than any read id that this project writes, and than any table's name; a sink keeps them in an index.
+const LONGEST_NAME: usize = 512;
+
+/// What a text is that [`is_name`] does not take.
+pub(super) const NO_NAME: &str = "is longer than 512 bytes, or has control characters";
+
+/// The longest text of a damaged record that is repeated.
+const LONGEST_SHOWN: usize = 300;
+
+/// Whether a text can be kept as the name of a read or a table.
+pub(super) fn is_name(text: &str) -> bool {
+    text.len() <= LONGEST_NAME && !text.contains(char::is_control)
+}
+
+/// Makes a text of a damaged record fit to be written down: short, without control characters.
+pub(super) fn shown(text: &str) -> String {
+    let printable = |character: char| if character.is_control() { char::REPLACEMENT_CHARACTER } else { character };
+    let mut characters = text.chars();
+    let shown: String = characters.by_ref().take(LONGEST_SHOWN).map(printable).collect();
+    if characters.next().is_some() { shown + "..." } else { shown }
+}
+
 /// What a payload is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PayloadKind {
@@ -171,8 +193,10 @@ impl<'a> Payload<'a> {
             return Err(Damage::whole(format!("field `{missing}` is missing")));
         }
         for name in ["read_id", "table"] {
-            if self.text(name).is_none() {
-                return Err(Damage::whole(format!("field `{name}` is not text")));
+            match self.text(name) {
+                None => return Err(Damage::whole(format!("field `{name}` is not text"))),
+                Some(text) if !is_name(&text) => return Err(Damage::whole(format!("field `{name}` {NO_NAME}"))),
+                Some(_) => {}
             }
         }
         if self.text("table").is_some_and(|table| !table.contains('.')) {

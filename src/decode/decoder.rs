@@ -18,7 +18,7 @@
 
 use std::sync::Arc;
 
-use sink_api::{Key, TableShape};
+use sink_api::{Key, TableName, TableShape};
 
 use super::{
     BadRecord, DecodeError, DecodeSettings, Event, OtherRecord, Stage,
@@ -68,6 +68,16 @@ impl Decoder {
         self.tables.learn(shape, &self.settings);
     }
 
+    /// Returns the sink table of a source table, as a bad record names it.
+    pub fn sink_of(&self, source: &str) -> Option<&TableName> {
+        self.tables.sink_of(source)
+    }
+
+    /// Takes note that a statement's table is not to be learned.
+    pub fn refused(&mut self, table: &TableName) {
+        self.tables.forget_unknown(table);
+    }
+
     /// Tells what a record says.
     ///
     /// # Errors
@@ -76,7 +86,8 @@ impl Decoder {
     pub fn decode(&mut self, record: &Record) -> Result<Event, DecodeError> {
         let mut feed = None;
         self.event(record, &mut feed).map_err(|fault| match fault {
-            Fault::Needs(table) => DecodeError::NeedsTable(table),
+            Fault::Needs(table) => DecodeError::NeedsTable { table, refused: None },
+            Fault::StatementNeeds(table, refused) => DecodeError::NeedsTable { table, refused: Some(refused) },
             Fault::Setup { reason, hint } => {
                 DecodeError::Setup { table: feed.map(|feed| self.tables.feed(feed).sink.clone()), reason, hint }
             }

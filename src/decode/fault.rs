@@ -2,13 +2,15 @@
 
 use sink_api::TableName;
 
-use super::{Stage, json::Broken};
+use super::{Damaged, Stage, json::Broken};
 
 /// Why a record cannot be decoded.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Fault {
     /// The shape of a sink table is needed.
     Needs(TableName),
+    /// The same of a statement, which is refused so if the table is not there.
+    StatementNeeds(TableName, Box<Damaged>),
     /// The record is bad.
     Bad(Stage, String),
     /// The set-up does not fit.

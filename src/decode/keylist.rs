@@ -60,14 +60,13 @@ pub(super) fn range(key: &KeyColumns, raw: &RawValue) -> Result<KeyRange, Damage
             "upper" => (&mut upper, "range.upper"),
             _ => return Err(Damage::whole(format!("it has the field `{name}`, which is not known"))),
         };
-        let read = bound_of(key, bound_raw)
-            .map_err(|damage| Damage { reason: format!("{field}: {}", damage.reason), ..damage })?;
+        let read = bound_of(key, bound_raw).map_err(|damage| damage.in_field(field))?;
         match bound.replace(read) {
             Some(_) => Err(Damage::from(Broken::Twice(name.into_owned()))),
             None => Ok(()),
         }
     })
-    .map_err(|damage| damage.in_field("range"))?;
+    .map_err(|damage| if damage.reason.starts_with("field `") { damage } else { damage.in_field("range") })?;
     let missing = |end: &str| Damage::whole(format!("field `range.{end}` is missing"));
     let range =
         KeyRange { lower: lower.ok_or_else(|| missing("lower"))?, upper: upper.ok_or_else(|| missing("upper"))? };

@@ -7,11 +7,11 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use sink_api::{KeyList, KeyRange, KeySet, ReadId, Rule, StatementKind};
+use sink_api::{KeyList, KeyRange, KeySet, ReadId, Rule, StatementKind, TableName};
 
 use super::{
     Claim, Damaged, Event, OtherRecord, Part, ReadName,
-    claim::{Payload, PayloadKind},
+    claim::{NO_NAME, Payload, PayloadKind, is_name, shown},
     decoder::Decoder,
     envelope::{Source, Top},
     fault::Fault,
@@ -139,10 +139,15 @@ impl Decoder {
         };
         let feed = match self.tables.find_short(&table, connector, origin.database, &self.settings) {
             Ok(feed) => feed,
+            Err(Fault::Setup { reason, .. }) => return Err(Damage::new(Rule::OneStream, reason)),
             Err(fault) => return Ok(Err(fault)),
         };
         let known = match self.tables.feed(feed).known() {
             Ok(known) => known,
+            Err(Fault::Needs(table)) => {
+                let refused = damage_of(Some(payload), origin.kind, not_there(&table));
+                return Ok(Err(Fault::StatementNeeds(table, Box::new(refused))));
+            }
             Err(fault) => return Ok(Err(fault)),
         };
         if kind == PayloadKind::Low {
@@ -161,8 +166,17 @@ impl Decoder {
         let Some(name) = record.header("dblog.table").and_then(header_text).filter(|name| !name.is_empty()) else {
             return Ok(absence_damaged(record, None, Damage::whole("header `dblog.table` is missing")));
         };
+        if !is_name(name) {
+            return Ok(absence_damaged(record, None, Damage::whole(format!("header `dblog.table` {NO_NAME}"))));
+        }
         let connector = connector_of_topic(&self.topic, name);
-        let table = self.tables.find_short(name, connector, "", &self.settings)?;
+        let table = match self.tables.find_short(name, connector, "", &self.settings) {
+            Ok(table) => table,
+            Err(Fault::Setup { reason, .. }) => {
+                return Ok(absence_damaged(record, Some(name.to_owned()), Damage::new(Rule::OneStream, reason)));
+            }
+            Err(fault) => return Err(fault),
+        };
         *feed = Some(table);
         self.absence(record, table, None)
     }
@@ -171,11 +185,26 @@ impl Decoder {
     pub(super) fn absence(&mut self, record: &Record, feed: usize, read_id: Option<&str>) -> Result<Event, Fault> {
         let source_table = self.tables.feed(feed).source.short();
         let refuse = |damage: Damage| Ok(absence_damaged(record, Some(source_table.clone()), damage));
+        match self.tables.feed(feed).known() {
+            Ok(known) => {
+                if let Err(not_native) = &known.key {
+                    return refuse(Damage::new(Rule::Order, not_native.reason.clone()));
+                }
+            }
+            Err(Fault::Needs(table)) => {
+                let refused = absence_damage(record, Some(source_table.clone()), not_there(&table));
+                return Err(Fault::StatementNeeds(table, Box::new(refused)));
+            }
+            Err(fault) => return Err(fault),
+        }
         if record.header("dblog.op").and_then(header_text).is_some_and(|op| op != "absent") {
             return refuse(Damage::whole("header `dblog.op` is not `absent`"));
         }
         let read_id = record.header("dblog.read_id").and_then(header_text).or(read_id).filter(|id| !id.is_empty());
         let Some(read_id) = read_id else { return refuse(Damage::whole("header `dblog.read_id` is missing")) };
+        if !is_name(read_id) {
+            return refuse(Damage::whole(format!("header `dblog.read_id` {NO_NAME}")));
+        }
         let key = match self.record_key(record, feed) {
             Ok(key) => key,
             Err(Fault::Bad(_, reason)) => return refuse(Damage::whole(reason)),
@@ -217,23 +246,36 @@ fn header_text(value: &[u8]) -> Option<&str> {
 }
 
 fn damaged(payload: Option<&Payload<'_>>, kind: Option<PayloadKind>, damage: Damage) -> Event {
+    Event::Damaged(damage_of(payload, kind, damage))
+}
+
+fn damage_of(payload: Option<&Payload<'_>>, kind: Option<PayloadKind>, damage: Damage) -> Damaged {
     let kind = payload.and_then(|payload| payload.kind().ok()).or(kind).unwrap_or(PayloadKind::Chunk);
-    let text = |name: &str| payload.and_then(|payload| payload.text(name)).map(Cow::into_owned);
-    Event::Damaged(Damaged {
-        read_id: text("read_id").map(ReadId),
-        kind: kind.statement(),
-        source_table: text("table"),
-        rule: damage.rule,
-        reason: damage.reason,
-    })
+    let text = |name: &str| payload.and_then(|payload| payload.text(name));
+    refusal(text("read_id").as_deref(), kind.statement(), text("table").as_deref(), damage)
 }
 
 fn absence_damaged(record: &Record, source_table: Option<String>, damage: Damage) -> Event {
-    Event::Damaged(Damaged {
-        read_id: record.header("dblog.read_id").and_then(header_text).map(|id| ReadId(id.to_owned())),
-        kind: StatementKind::Absence,
-        source_table,
+    Event::Damaged(absence_damage(record, source_table, damage))
+}
+
+fn absence_damage(record: &Record, source_table: Option<String>, damage: Damage) -> Damaged {
+    let read_id = record.header("dblog.read_id").and_then(header_text);
+    refusal(read_id, StatementKind::Absence, source_table.as_deref(), damage)
+}
+
+/// Makes a refusal of what a record says, whatever it says: it is written down at the sink and shown.
+fn refusal(read_id: Option<&str>, kind: StatementKind, source_table: Option<&str>, damage: Damage) -> Damaged {
+    Damaged {
+        read_id: read_id.filter(|id| is_name(id)).map(|id| ReadId(id.to_owned())),
+        kind,
+        source_table: source_table.map(shown),
         rule: damage.rule,
-        reason: damage.reason,
-    })
+        reason: shown(&damage.reason),
+    }
+}
+
+/// Why a statement on this table is refused, if the sink has none.
+fn not_there(table: &TableName) -> Damage {
+    Damage::new(Rule::OneStream, format!("no stream feeds {table}"))
 }

@@ -45,7 +45,13 @@ pub use settings::{DecodeSettings, MARKER_PREFIX};
 #[derive(Clone, Debug, PartialEq)]
 pub enum DecodeError {
     /// The shape of this sink table is needed first.
-    NeedsTable(TableName),
+    NeedsTable {
+        /// The table.
+        table: TableName,
+        /// The refusal of the statement or marker that needs it, in case the sink has no such table: whoever may write
+        /// messages may name any. `None` for a record that is a change.
+        refused: Option<Box<Damaged>>,
+    },
     /// The record itself is bad: it is parked in the dead letter queue, or stops the lane.
     Bad(BadRecord),
     /// The set-up does not fit the stream (a column that the sink lacks, a mode that was not declared): the sink's

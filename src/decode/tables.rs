@@ -105,6 +105,19 @@ impl Tables {
         self.shapes.insert(shape.name.clone(), shape);
     }
 
+    /// Returns the sink table of the source table of this name (`schema.table`).
+    pub(super) fn sink_of(&self, source: &str) -> Option<&TableName> {
+        self.feeds.iter().find(|feed| feed.source.short() == source).map(|feed| &feed.sink)
+    }
+
+    /// Forgets the table met last, unless it is known: statements may name any number of tables that are not there.
+    pub(super) fn forget_unknown(&mut self, sink: &TableName) {
+        if let Some(feed) = self.feeds.pop_if(|feed| feed.sink == *sink && !feed.is_known()) {
+            self.by_source.remove(&*feed.source);
+            self.last = 0;
+        }
+    }
+
     /// Returns a table by its number.
     pub(super) fn feed(&mut self, index: usize) -> &mut Feed {
         &mut self.feeds[index]

@@ -67,24 +67,6 @@ pub enum PartitionError {
     },
 }
 
-impl PartitionError {
-    /// Returns what to do about it.
-    pub fn hint(&self) -> Option<&'static str> {
-        match self {
-            PartitionError::RecordsLost { .. } => Some(
-                "load the tables afresh (an incremental snapshot), then reset the lane's frontier; keep records longer",
-            ),
-            PartitionError::BeyondEnd { .. } => {
-                Some("the topic was truncated or restored: load the tables afresh, then reset the lane's frontier")
-            }
-            PartitionError::Recreated { .. } => {
-                Some("load the tables afresh from the new topic, then reset the lane's frontier")
-            }
-            PartitionError::Taken { .. } => None,
-        }
-    }
-}
-
 /// The consumer itself cannot go on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]

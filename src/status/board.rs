@@ -276,9 +276,19 @@ impl LaneStatus {
         self.raise(Item { attention, held: None });
     }
 
-    /// Asks for attention to keys of `table` that were asked for and did not come.
+    /// Asks for attention to the keys of `table` that were asked for and did not come; for none no more.
     pub fn unobtainable(&self, table: &str, keys: u64, now: UnixMillis) {
-        let what = format!("{keys} missing rows were asked for twice and did not come");
+        if keys == 0 {
+            self.board.live().attention.retain(|Item { attention: item, .. }| {
+                let mine = item.topic == self.topic && item.partition == self.partition;
+                !(mine && item.kind == AttentionKind::Unobtainable && item.table.as_deref() == Some(table))
+            });
+            return;
+        }
+        let what = match keys {
+            1 => "1 missing row was asked for twice and did not come".to_owned(),
+            _ => format!("{keys} missing rows were asked for twice and did not come"),
+        };
         let hint = "check that the connector reads the signal topic, and that it captures the table";
         let attention = Attention {
             table: Some(table.to_owned()),

@@ -241,7 +241,7 @@ fn troubled() -> (Status, Vec<LaneStatus>) {
         since: worker.at(30_000),
         what: "records 7 to 41 are gone: Kafka's log starts at 42".into(),
         hint: Some(
-            "snapshot the table again, then: sink-repair reset --topic shop.inventory.orders --partition 3 --to 42"
+            "snapshot the table again, then: sink-repair reset --name orders --topic shop.inventory.orders --partition 3 --to 42"
                 .into(),
         ),
     });

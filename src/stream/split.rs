@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use sink_api::{LaneState, Offset, RowChange, RowOp, TableShape, Value};
 
-use super::{Unit, Work};
+use super::{Unit, Work, unit::joins};
 
 impl Unit {
-    /// Returns the tables that the unit writes to, each once.
+    /// Returns the tables that the unit writes to, each shape of one once.
     pub fn tables(&self) -> Vec<Arc<TableShape>> {
         let mut tables: Vec<Arc<TableShape>> = Vec::new();
         let mut add = |table: &Arc<TableShape>| {
-            if !tables.iter().any(|known| known.name == table.name) {
+            if !tables.iter().any(|known| Arc::ptr_eq(known, table) || known == table) {
                 tables.push(Arc::clone(table));
             }
         };
@@ -102,7 +102,9 @@ fn gather(pieces: &[(Offset, Work)]) -> Vec<Work> {
     let mut gathered: Vec<Work> = Vec::new();
     for (_, work) in pieces {
         match (gathered.last_mut(), work) {
-            (Some(Work::Rows(rows)), Work::Rows(more)) => rows.extend(more.iter().cloned()),
+            (Some(Work::Rows(rows)), Work::Rows(more)) if more.iter().all(|change| joins(rows, change)) => {
+                rows.extend(more.iter().cloned());
+            }
             _ => gathered.push(work.clone()),
         }
     }
@@ -128,9 +130,9 @@ fn refit(change: &mut RowChange, shape: &Arc<TableShape>) -> Result<(), String> 
         for (column, value) in change.table.columns.iter().zip(row.iter()) {
             match shape.column_index(&column.name) {
                 Some(index) if shape.columns[index].column_type == column.column_type => fitted[index] = value.clone(),
-                Some(_) => return Err(format!("column \"{}\" has another type", column.name)),
+                Some(_) => return Err(format!("column `{}` has another type", column.name)),
                 None if *value == Value::Absent => {}
-                None => return Err(format!("column \"{}\" is gone", column.name)),
+                None => return Err(format!("column `{}` is gone", column.name)),
             }
         }
         *row = fitted.into();

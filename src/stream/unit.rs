@@ -76,7 +76,7 @@ impl UnitBuilder {
                 self.rows += 1;
                 self.bytes += change_bytes(&change);
                 match self.work.last_mut() {
-                    Some(Work::Rows(rows)) => rows.push(change),
+                    Some(Work::Rows(rows)) if joins(rows, &change) => rows.push(change),
                     _ => self.work.push(Work::Rows(vec![change])),
                 }
             }
@@ -127,6 +127,14 @@ impl UnitBuilder {
             earliest: done.earliest,
         }
     }
+}
+
+/// Whether a change may be merged with these: a table's rows are laid out by its shape, so a batch has one shape of each.
+pub(super) fn joins(rows: &[RowChange], change: &RowChange) -> bool {
+    rows.iter()
+        .rev()
+        .find(|row| Arc::ptr_eq(&row.table, &change.table) || row.table.name == change.table.name)
+        .is_none_or(|row| Arc::ptr_eq(&row.table, &change.table) || row.table == change.table)
 }
 
 fn change_bytes(change: &RowChange) -> usize {
@@ -195,6 +203,29 @@ mod tests {
             unknown_past: false,
             partition_count: 1,
         }
+    }
+
+    #[test]
+    fn rows_laid_out_for_two_shapes_of_a_table_are_not_merged() {
+        let changed = Arc::new(TableShape::new(TableName::new("shop", "orders"), vec![], vec![], vec!["new".into()]));
+        let other = Arc::new(TableShape::new(TableName::new("shop", "lines"), vec![], vec![], vec![]));
+        let of = |offset, table: &Arc<TableShape>| RowChange { table: Arc::clone(table), ..change(offset) };
+        let mut builder = UnitBuilder::default();
+
+        for change in [change(0), of(1, &other), change(2), of(3, &changed), of(4, &other), of(5, &changed)] {
+            builder.push(Step::Row(change));
+        }
+        let unit = builder.finish(end());
+
+        let sizes = |work: &[Work]| -> Vec<usize> {
+            work.iter().map(|work| if let Work::Rows(rows) = work { rows.len() } else { 0 }).collect()
+        };
+        assert_eq!(sizes(&unit.work), [3, 3]);
+        let (first, second) = Unit { work: unit.work[..].to_vec(), ..unit.clone() }.halves(&end()).unwrap();
+        assert_eq!((sizes(&first.work), sizes(&second.work)), (vec![3], vec![3]));
+        let (_, third) = second.halves(&end()).unwrap();
+        let whole = Unit { work: [first.work, third.work].concat(), ..unit.clone() };
+        assert_eq!(whole.tables().len(), 3, "each shape of a table is looked at");
     }
 
     #[test]

@@ -11,7 +11,10 @@ use crate::bare::Bare;
 use crate::worker::{Verdict, recorded, texts, verdict};
 
 const TABLE: &str = "CREATE TABLE orders (id bigint PRIMARY KEY, v text);
-    CREATE TABLE notes (name text COLLATE \"C\" PRIMARY KEY)";
+    CREATE TABLE notes (name text COLLATE \"C\" PRIMARY KEY);
+    CREATE VIEW \"a view\" AS SELECT 1 AS id;
+    CREATE TABLE keyless (id bigint);
+    CREATE TABLE floats (id double precision PRIMARY KEY)";
 
 /// What the sink holds: what the stream brings, and an orphan that no damaged statement may remove.
 const KEYS: &str = "SELECT id::text FROM orders ORDER BY orders.id";
@@ -112,9 +115,7 @@ fn cases(bare: &Bare) -> Vec<Case> {
     info("refused order", "field `selected`", &|v| {
         with(v, |v| v["range"]["upper"] = json!({"key": 2, "inclusive": true}))
     });
-    info("refused order", "field `selected`", &|v| {
-        with(v, |v| v["selected"] = json!({"intervals": [[1, 3], [2, 5]]}))
-    });
+    info("refused order", "field `selected`", &|v| with(v, |v| v["selected"] = json!({"intervals": [[1, 3], [2, 5]]})));
     info("refused whole", "field `selected`", &|v| with(v, |v| v["selected"] = json!("all")));
     info("refused same-value", "field `selected`", &|v| with(v, |v| v["selected"] = json!([1, "two", 3])));
     info("refused same-value", "field `selected`", &|v| with(v, |v| v["selected"] = json!([1, 2.5, 3])));
@@ -144,6 +145,33 @@ fn cases(bare: &Bare) -> Vec<Case> {
         with(v, |v| v["topic"] = json!("elsewhere"))
     });
     info("refused whole", "field `table` is not schema.table", &|v| with(v, |v| v["table"] = json!("orders")));
+
+    // Whoever may write messages may name any table, and write anything in any field.
+    info(
+        "refused one-stream",
+        "no stream feeds inventory.nothere: describe inventory.nothere: the table is not there",
+        &|v| with(v, |v| v["table"] = json!("inventory.nothere")),
+    );
+    info("refused one-stream", "describe inventory.a view: the table is a view", &|v| {
+        with(v, |v| v["table"] = json!("inventory.a view"))
+    });
+    info("refused one-stream", "describe inventory.keyless: the table has no primary key", &|v| {
+        with(v, |v| v["table"] = json!("inventory.keyless"))
+    });
+    info("refused order", "floating point key \"id\"", &|v| with(v, |v| v["table"] = json!("inventory.floats")));
+    info("refused one-stream", "no stream feeds pg_catalog.pg_authid", &|v| {
+        with(v, |v| v["table"] = json!("pg_catalog.pg_authid"))
+    });
+    info("refused whole", "field `table` is longer than 512 bytes, or has control characters", &|v| {
+        with(v, |v| v["table"] = json!("inventory.ord\0ers"))
+    });
+    info("refused whole", "field `table` is longer than 512 bytes, or has control characters", &|v| {
+        with(v, |v| v["table"] = json!(format!("inventory.{}", "o".repeat(100_000))))
+    });
+    info("refused whole", "is not known", &|v| with(v, |v| v["a\0b"] = json!(1)));
+    info("refused whole", "ffff...", &|v| with(v, |v| v["f".repeat(100_000)] = json!(1)));
+    let nested: Value = (0..100).fold(json!(1), |inner, _| json!([inner]));
+    info("refused same-value", "field `selected`", &|v| with(v, |v| v["selected"] = nested.clone()));
 
     // Markers: a low, then a damaged close.
     let mut closed = |verdict, says, close: &dyn Fn(&str) -> Vec<Value>| {
@@ -206,6 +234,15 @@ fn cases(bare: &Bare) -> Vec<Case> {
         vec![with(chunk(&topic, id), |v| v["topic"] = json!("elsewhere"))]
     });
 
+    // A low alone, on a table that the sink lacks: refused at once.
+    let read_id = next();
+    cases.push(Case {
+        records: vec![routed(&with(low(&topic, &read_id), |v| v["table"] = json!("inventory.nothere")))],
+        verdict: "refused one-stream",
+        says: "describe inventory.nothere: the table is not there",
+        read_id,
+    });
+
     // Closes without their low, and marks that contradict each other.
     let read_id = next();
     cases.push(Case {
@@ -233,6 +270,9 @@ fn cases(bare: &Bare) -> Vec<Case> {
     let table = ("dblog.table", "inventory.orders");
     absent(r#"{"id":77}"#, &[("dblog.op", "absent")], "refused whole", "header `dblog.table` is missing");
     absent(r#"{"id":77}"#, &[("dblog.op", "gone"), table], "refused whole", "header `dblog.op` is not `absent`");
+    let nothere = ("dblog.table", "inventory.nothere");
+    absent(r#"{"id":77}"#, &[("dblog.op", "absent"), nothere], "refused one-stream", "the table is not there");
+    absent(r#"{"id":77}"#, &[("dblog.op", "absent"), ("dblog.table", "a\nb.c")], "refused whole", "control characters");
     absent("{\"id\":\"x\"}", &[("dblog.op", "absent"), table], "refused whole", "`id`");
     absent("{}", &[("dblog.op", "absent"), table], "refused whole", "`id`");
     cases
@@ -245,13 +285,32 @@ fn unnamed(bare: &Bare) -> Vec<(New, &'static str)> {
         (info("{\"table\":"), "the value"),
         (info("[]"), "the payload"),
         (New { value: None, ..info("") }, "the record has no value"),
-        (info("{}").header("dblog.record", "chunk-info-2"), "header `dblog.record` names a kind of record that is not known"),
-        (New::text("k", "{}").header("sink-repair.kind", "high"), "header `sink-repair.kind` is none of low, chunk and keys"),
+        (
+            info("{}").header("dblog.record", "chunk-info-2"),
+            "header `dblog.record` names a kind of record that is not known",
+        ),
+        (
+            New::text("k", "{}").header("sink-repair.kind", "high"),
+            "header `sink-repair.kind` is none of low, chunk and keys",
+        ),
         (New::text("k", "\"no json\"").header("sink-repair.kind", "chunk"), "the payload"),
+        (
+            info(&with(chunk_info("a\0b"), |_| {}).to_string()),
+            "field `read_id` is longer than 512 bytes, or has control characters",
+        ),
+        (info(&chunk_info(&"r".repeat(5_000)).to_string()), "field `read_id` is longer than 512 bytes"),
+        (New { value: Some(b"{\"table\":\"\xff\"}".to_vec()), ..info("") }, "the value is not UTF-8"),
+        (info(&format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000))), "the payload is not an object"),
         (message(bare, "%%%"), "the message's content is not bytes in base64"),
+        // {"v":1,"kind":"lo
+        (message(bare, "eyJ2IjoxLCJraW5kIjoibG8="), "the payload is cut off"),
+        (message(bare, "/////w=="), "the message's content is not UTF-8"),
         // {"kind":"high"}
         (message(bare, "eyJraW5kIjoiaGlnaCJ9"), "field `kind` is none of low, chunk and keys"),
-        (New::tombstone(r#"{"id":77}"#).header("dblog.op", "absent").header("dblog.table", "inventory.orders"), "header `dblog.read_id` is missing"),
+        (
+            New::tombstone(r#"{"id":77}"#).header("dblog.op", "absent").header("dblog.table", "inventory.orders"),
+            "header `dblog.read_id` is missing",
+        ),
     ]
 }
 

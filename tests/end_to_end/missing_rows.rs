@@ -3,9 +3,9 @@
 use anyhow::Result;
 use serde_json::{Value, json};
 use test_support::kafka;
-use test_support::{Pipeline, Stack, until};
+use test_support::{Pipeline, Stack};
 
-use crate::worker::{Apply, LIMIT, counts, equal_tables_soon, metric, verdict};
+use crate::worker::{Apply, COMES, LIMIT, counts, equal_tables_within, metric, status, verdict};
 
 /// Returns the requests in a signal topic, without their ids.
 async fn requests(stack: &Stack, topic: &str) -> Result<Vec<(Option<String>, Value)>> {
@@ -56,27 +56,28 @@ async fn rows_lost_at_the_sink_are_found_by_a_statement_and_come_back() -> Resul
 
     let found = verdict(&mut sink, &reads[0]).await?;
     assert_eq!((found.named().as_str(), found.missing, found.orphans), ("applied", 3, 0));
-    assert_eq!(equal_tables_soon(&mut source, "inventory.orders", &mut sink, "public.inventory_orders").await?, 20);
-    let by_statement = snapshot(
-        "inventory.orders",
-        r#"("part", "id") IN (('it''s 0', 4), ('it''s 0', 20), ('it''s 1', 7))"#,
-    );
+    let (source_table, sink_table) = ("inventory.orders", "public.inventory_orders");
+    assert_eq!(equal_tables_within(COMES, &mut source, source_table, &mut sink, sink_table).await?, 20);
+    let by_statement =
+        snapshot("inventory.orders", r#"("part", "id") IN (('it''s 0', 4), ('it''s 0', 20), ('it''s 1', 7))"#);
     let asked = requests(&stack, &pipeline.signal_topic()).await?;
-    assert_eq!(asked, [(Some(pipeline.name.clone()), by_statement)]);
-    assert_eq!(metric(&mut worker, "sink_repair_requests_total{type=\"execute-snapshot\"}").await?, 1.0);
+    // Debezium drops a request now and then; it is made once more then.
+    assert!((1..=2).contains(&asked.len()), "{asked:?}");
+    assert!(asked.iter().all(|request| *request == (Some(pipeline.name.clone()), by_statement.clone())), "{asked:?}");
+    let sent = "sink_repair_requests_total{type=\"execute-snapshot\"}";
+    assert_eq!(metric(&mut worker, sent).await?, asked.len() as f64);
 
-    // A change that leaves a large value alone says nothing of that value, so the row cannot be made of it.
+    // A change that leaves a large value alone says nothing of that value, so the row cannot be made of it; nor can that of
+    // a new key.
     sink.run("DELETE FROM inventory_orders WHERE id = 9").await?;
-    source.run("UPDATE orders SET v = 'changed' WHERE id IN (9, 10)").await?;
+    source.run("UPDATE orders SET v = 'changed' WHERE id IN (9, 10); UPDATE orders SET id = 111 WHERE id = 11").await?;
 
-    assert_eq!(equal_tables_soon(&mut source, "inventory.orders", &mut sink, "public.inventory_orders").await?, 20);
-    let asked = until("the second request is there", LIMIT, async || {
-        let asked = requests(&stack, &pipeline.signal_topic()).await?;
-        Ok((asked.len() == 2).then_some(asked))
-    })
-    .await?;
-    assert_eq!(asked[1].1, snapshot("inventory.orders", r#"("part", "id") IN (('it''s 1', 9))"#));
+    assert_eq!(equal_tables_within(COMES, &mut source, source_table, &mut sink, sink_table).await?, 20);
+    let asked = requests(&stack, &pipeline.signal_topic()).await?.split_off(asked.len());
+    let by_change = snapshot("inventory.orders", r#"("part", "id") IN (('it''s 1', 9), ('it''s 1', 111))"#);
+    assert!((1..=2).contains(&asked.len()) && asked.iter().all(|request| request.1 == by_change), "{asked:?}");
     let name = format!("sink_repair_missing_rows_total{{topic=\"{}\"}}", pipeline.topic("orders"));
-    assert_eq!(metric(&mut worker, &name).await?, 4.0);
+    assert_eq!(metric(&mut worker, &name).await?, 5.0);
+    assert_eq!(status(&mut worker).await?.code, 0, "all have come");
     worker.stop(LIMIT).await
 }

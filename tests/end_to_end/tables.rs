@@ -3,17 +3,26 @@
 use anyhow::Result;
 use test_support::{Pipeline, Route, Stack};
 
-use crate::worker::{Apply, LIMIT, assert_says, counts, equal_soon, holds, verdict};
-
-const ODD: &str = r#"Odd "table" (1+x)$ é"#;
+use crate::bare::Bare;
+use crate::worker::{Apply, COMES, LIMIT, assert_says, counts, equal_soon, equal_tables_within, holds, verdict};
 
 /// Statements, removals and requests quote whatever a table and its columns are called.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_table_of_any_name_is_kept_and_repaired() -> Result<()> {
+async fn a_table_of_an_odd_name_is_kept_and_repaired() -> Result<()> {
+    kept_and_repaired("Odd table (1+x)$ é.").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_with_a_quote_in_its_name_is_kept_and_repaired() -> Result<()> {
+    kept_and_repaired(r#"Odd "table" x"#).await
+}
+
+/// A table of this name is applied; then an orphan of it goes and a lost row of it comes back.
+async fn kept_and_repaired(name: &str) -> Result<()> {
     let stack = Stack::from_env()?;
-    let quoted = format!("\"{}\"", ODD.replace('"', "\"\""));
+    let quoted = format!("\"{}\"", name.replace('"', "\"\""));
     let pipeline = Pipeline::builder(&stack, "odd")
-        .table(ODD, r#""Select" text COLLATE "C", "a b" int, "c"".d'é" text, PRIMARY KEY ("Select", "a b")"#)
+        .table(name, r#""Select" text COLLATE "C", "a b" int, "c"".d'é" text, PRIMARY KEY ("Select", "a b")"#)
         .seed(&format!("INSERT INTO {quoted} SELECT 'k' || g % 3, g, 'v' FROM generate_series(1, 9) g"))
         .property("table.include.list", r"inventory\.Odd.*")
         .start()
@@ -23,20 +32,23 @@ async fn a_table_of_any_name_is_kept_and_repaired() -> Result<()> {
         r#"CREATE TABLE {quoted} ("c"".d'é" text, "a b" int, "Select" text COLLATE "C", PRIMARY KEY ("Select", "a b"))"#
     ))
     .await?;
-    let mut worker = Apply::of(&stack, &pipeline, &[ODD])
+    let mut worker = Apply::of(&stack, &pipeline, &[name])
         .with(&["--signal-topic", &pipeline.signal_topic(), "--signal-key", &pipeline.name])
         .start()?;
-    let table = format!("inventory.{ODD}");
-    source.run(format!(r#"UPDATE {quoted} SET "c"".d'é" = 'w' WHERE "a b" = 4; DELETE FROM {quoted} WHERE "a b" = 5"#)).await?;
+    let table = format!("inventory.{name}");
+    source
+        .run(format!(r#"UPDATE {quoted} SET "c"".d'é" = 'w' WHERE "a b" = 4; DELETE FROM {quoted} WHERE "a b" = 5"#))
+        .await?;
     counts(&mut sink, &format!("SELECT count(*) FROM {quoted}"), 8).await?;
     assert_eq!(equal_soon(&mut source, &mut sink, &table).await?, 8);
 
-    sink.run(format!(r#"DELETE FROM {quoted} WHERE "a b" = 1; INSERT INTO {quoted} VALUES ('orphan', 5, 'k2')"#)).await?;
-    let reads = pipeline.bracket(ODD).await?.pass(100).await?;
+    sink.run(format!(r#"DELETE FROM {quoted} WHERE "a b" = 1; INSERT INTO {quoted} VALUES ('orphan', 5, 'k2')"#))
+        .await?;
+    let reads = pipeline.bracket(name).await?.pass(100).await?;
 
     let verdict = verdict(&mut sink, &reads[0]).await?;
     assert_eq!((verdict.named().as_str(), verdict.removed, verdict.missing), ("applied", 1, 1), "{}", verdict.reason);
-    assert_eq!(equal_soon(&mut source, &mut sink, &table).await?, 8);
+    assert_eq!(equal_tables_within(COMES, &mut source, &table, &mut sink, &table).await?, 8);
     worker.stop(LIMIT).await
 }
 
@@ -112,11 +124,18 @@ async fn a_truncate_stops_the_lane_unless_it_is_to_be_applied() -> Result<()> {
     let status = stopped.wait(LIMIT).await?;
 
     assert_eq!(status.code(), Some(1));
-    assert_says(&stopped.log(), &[
-        &format!("{}-0: inventory.orders was truncated at the source, at offset 2", pipeline.topic("orders")),
-        "--truncate apply",
-        &format!("sink-repair reset --name {} --topic {} --partition 0 --to 3", pipeline.name, pipeline.topic("orders")),
-    ]);
+    assert_says(
+        &stopped.log(),
+        &[
+            &format!("{}-0: inventory.orders was truncated at the source, at offset 2", pipeline.topic("orders")),
+            "--truncate apply",
+            &format!(
+                "sink-repair reset --name {} --topic {} --partition 0 --to 3",
+                pipeline.name,
+                pipeline.topic("orders")
+            ),
+        ],
+    );
     // What came before it is done.
     holds(&mut sink, ids, &["1", "2"]).await?;
 
@@ -132,4 +151,24 @@ async fn a_truncate_stops_the_lane_unless_it_is_to_be_applied() -> Result<()> {
     source.run("INSERT INTO orders VALUES (4, 'later')").await?;
     holds(&mut sink, ids, &["3", "4"]).await?;
     worker.stop(LIMIT).await
+}
+
+/// Equality of keys must be equality of their bytes, also for plain changes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_with_a_floating_point_key_is_refused_by_name() -> Result<()> {
+    let bare = Bare::new("floating", "CREATE TABLE orders (id double precision PRIMARY KEY, v text)").await?;
+    bare.write(vec![bare.row(1, "v")]).await?;
+
+    let log = bare.apply().stops().await?;
+
+    assert_says(
+        &log,
+        &[
+            &format!("{}-0 at offset 0", bare.topic()),
+            "the sink table inventory.orders",
+            "floating point key \"id\"",
+            "hint: ",
+        ],
+    );
+    Ok(())
 }

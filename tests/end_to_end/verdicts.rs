@@ -62,10 +62,21 @@ async fn a_held_statement_shows_everywhere_and_a_confirmed_fresh_read_goes_throu
     };
     assert_eq!(verdict(&mut sink, &held).await?, expected);
     assert_eq!(sink.number("SELECT count(*) FROM orders").await?, 130, "nothing was removed");
-    let named = format!("SELECT (key->>0) FROM sink_repair.orphan WHERE read_id = '{held}' ORDER BY encoded LIMIT 2");
+    let named = format!("SELECT key->>'id' FROM sink_repair.orphan WHERE read_id = '{held}' ORDER BY encoded LIMIT 2");
     assert_eq!(texts(&mut sink, &named).await?, ["201", "202"]);
     let line = worker.logged("statement held", LIMIT).await?;
-    assert_says(&line, &[" WARN ", &format!("read_id={held}"), "table=\"inventory.orders\"", "rule=\"cap\"", reason, "orphans=30", "removed=0"]);
+    assert_says(
+        &line,
+        &[
+            " WARN ",
+            &format!("read_id={held}"),
+            "table=\"inventory.orders\"",
+            "rule=\"cap\"",
+            reason,
+            "orphans=30",
+            "removed=0",
+        ],
+    );
     let of = |name: &str, labels: &str| format!("sink_repair_{name}{{{labels},topic=\"{topic}\"}}");
     assert_eq!(metric(&mut worker, &of("statements_held_total", "rule=\"cap\"")).await?, 1.0);
     let by_verdict = format!("sink_repair_statements_total{{kind=\"chunk\",topic=\"{topic}\",verdict=\"held\"}}");
@@ -76,18 +87,31 @@ async fn a_held_statement_shows_everywhere_and_a_confirmed_fresh_read_goes_throu
     let shown = status(&mut worker).await?;
     assert_eq!(shown.code, 2, "{}", shown.log);
     let confirm = format!("sink-repair confirm --read-id {held} --up-to 30");
-    assert_says(&shown.log, &["NEEDS ATTENTION (1)", "held          inventory.orders", &format!("read {held}"), reason, &confirm]);
+    assert_says(
+        &shown.log,
+        &["NEEDS ATTENTION (1)", "held          inventory.orders", &format!("read {held}"), reason, &confirm],
+    );
 
     // What is suggested asks the source for a fresh read.
     let confirmed = [
-        "confirm", "--read-id", &held, "--up-to", "30", "--signal-topic", &pipeline.signal_topic(), "--signal-key",
+        "confirm",
+        "--read-id",
+        &held,
+        "--up-to",
+        "30",
+        "--signal-topic",
+        &pipeline.signal_topic(),
+        "--signal-key",
         &pipeline.name,
     ];
     let asked = apply.operate(&pipeline.sink_url(), &confirmed).await?;
     assert_eq!(asked.code, 0, "{}", asked.log);
     let signals = kafka::read_all(&stack, &pipeline.signal_topic()).await?;
     let signal: Value = serde_json::from_slice(signals[0].value.as_deref().unwrap_or_default())?;
-    assert_eq!((signal["type"].as_str(), signals[0].key_text()), (Some("sink-repair-confirm"), Some(pipeline.name.clone())));
+    assert_eq!(
+        (signal["type"].as_str(), signals[0].key_text()),
+        (Some("sink-repair-confirm"), Some(pipeline.name.clone()))
+    );
     assert_eq!(signal["data"]["max_removals"], 30);
     assert_eq!(signal["data"]["read_id"], json!(held));
 
@@ -101,7 +125,10 @@ async fn a_held_statement_shows_everywhere_and_a_confirmed_fresh_read_goes_throu
         bracket.close(&read).await?;
     }
     let again = verdict(&mut sink, "fresh-30").await?;
-    assert_eq!((again.named().as_str(), again.reason.as_str()), ("held fresh-read", "the fresh read found 31 orphans, above the 30 confirmed"));
+    assert_eq!(
+        (again.named().as_str(), again.reason.as_str()),
+        ("held fresh-read", "the fresh read found 31 orphans, above the 30 confirmed")
+    );
     let applied = verdict(&mut sink, "fresh-31").await?;
     assert_eq!((applied.named().as_str(), applied.removed), ("applied", 31), "{}", applied.reason);
     assert_eq!(equal_soon(&mut source, &mut sink, "inventory.orders").await?, 100);
@@ -138,10 +165,13 @@ async fn an_empty_source_table_is_held_until_confirmed() -> Result<()> {
     assert_eq!(metric(&mut worker, &name).await?, 1.0);
     let shown = status(&mut worker).await?;
     assert_eq!(shown.code, 2);
-    assert_says(&shown.log, &[
-        &format!("empty: {reason}"),
-        "the source's table was empty: if that is meant: sink-repair confirm --read-id empty --up-to 2",
-    ]);
+    assert_says(
+        &shown.log,
+        &[
+            &format!("empty: {reason}"),
+            "the source's table was empty: if that is meant: sink-repair confirm --read-id empty --up-to 2",
+        ],
+    );
 
     let mut confirmed = everything("fresh", json!([]));
     confirmed["confirmed"] = json!({"max_removals": 2});
@@ -168,10 +198,16 @@ async fn a_refused_statement_shows_its_rule_everywhere() -> Result<()> {
     assert_says(&line, &[" WARN ", "read_id=damaged", "rule=\"whole\"", reason]);
     let name = format!("sink_repair_statements_refused_total{{rule=\"whole\",topic=\"{}\"}}", bare.topic());
     assert_eq!(metric(&mut worker, &name).await?, 1.0);
-    assert_eq!(attention(&page(&mut worker).await?), [json!(["refused", "inventory.orders", "damaged", "whole", reason])]);
+    assert_eq!(
+        attention(&page(&mut worker).await?),
+        [json!(["refused", "inventory.orders", "damaged", "whole", reason])]
+    );
     let shown = status(&mut worker).await?;
     assert_eq!(shown.code, 2);
-    assert_says(&shown.log, &["refused       inventory.orders", "read damaged", &format!("whole: {reason}"), "compare versions"]);
+    assert_says(
+        &shown.log,
+        &["refused       inventory.orders", "read damaged", &format!("whole: {reason}"), "compare versions"],
+    );
     worker.stop(LIMIT).await
 }
 
@@ -185,10 +221,9 @@ async fn a_reported_statement_says_what_would_go() -> Result<()> {
 
     bare.write(vec![bare.row(1, "v"), bare.chunk_info(&everything("look", json!([1, 2])))]).await?;
 
-    let expected =
-        Verdict { verdict: "reported".into(), orphans: 2, missing: 1, in_range: 3, ..Verdict::default() };
+    let expected = Verdict { verdict: "reported".into(), orphans: 2, missing: 1, in_range: 3, ..Verdict::default() };
     assert_eq!(verdict(&mut sink, "look").await?, expected);
-    let named = "SELECT (key->>0) FROM sink_repair.orphan WHERE read_id = 'look' ORDER BY encoded";
+    let named = "SELECT key->>'id' FROM sink_repair.orphan WHERE read_id = 'look' ORDER BY encoded";
     assert_eq!(texts(&mut sink, named).await?, ["7", "8"]);
     assert_eq!(sink.number("SELECT count(*) FROM orders").await?, 3);
     let line = worker.logged("statement reported", LIMIT).await?;
@@ -197,7 +232,10 @@ async fn a_reported_statement_says_what_would_go() -> Result<()> {
     assert_eq!(metric(&mut worker, &of("orphan_rows_total")).await?, 2.0);
     assert_eq!(metric(&mut worker, &of("missing_rows_total")).await?, 1.0);
     let last = page(&mut worker).await?["lanes"][0]["last_statement"].clone();
-    assert_eq!(json!([last["read_id"], last["verdict"], last["orphans"], last["removed"]]), json!(["look", "reported", 2, 0]));
+    assert_eq!(
+        json!([last["read_id"], last["verdict"], last["orphans"], last["removed"]]),
+        json!(["look", "reported", 2, 0])
+    );
     let shown = status(&mut worker).await?;
     assert_eq!(shown.code, 0, "{}", shown.log);
     assert_says(&shown.log, &["Nothing needs attention.", "inventory.orders reported (2 orphans, 1 missing)"]);

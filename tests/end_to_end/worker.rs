@@ -1,4 +1,3 @@
-#![allow(dead_code)]
 //! The program under test: how it is started and what it is asked.
 
 use std::time::Duration;
@@ -12,6 +11,9 @@ pub const BINARY: &str = env!("CARGO_BIN_EXE_sink-repair");
 
 /// Long enough for a machine that builds and tests other things meanwhile.
 pub const LIMIT: Duration = Duration::from_secs(25);
+
+/// Long enough for missing rows to come, also when they have to be asked for twice: Debezium drops a request now and then.
+pub const COMES: Duration = Duration::from_secs(75);
 
 /// The arguments of a worker; those of a test are added to them.
 #[derive(Clone, Debug)]
@@ -210,8 +212,19 @@ pub async fn equal_tables_soon(
     sink: &mut Database,
     sink_table: &str,
 ) -> Result<u64> {
+    equal_tables_within(LIMIT, source, source_table, sink, sink_table).await
+}
+
+/// The same with a limit of its own.
+pub async fn equal_tables_within(
+    limit: Duration,
+    source: &mut Database,
+    source_table: &str,
+    sink: &mut Database,
+    sink_table: &str,
+) -> Result<u64> {
     let mut seen = Difference::default();
-    let waited = until(&format!("{source_table} is equal on both sides"), LIMIT, async || {
+    let waited = until(&format!("{source_table} is equal on both sides"), limit, async || {
         seen = compare::difference(source, source_table, sink, sink_table).await?;
         Ok((seen.only_source + seen.only_sink == 0).then_some(seen.equal))
     })

@@ -12,9 +12,9 @@ async fn a_bad_record_stops_the_lane_before_it_and_is_not_skipped_by_a_restart()
     let sink = sink();
     let records = || vec![change(0, 1), record(1, 2, "{broken"), change(2, 3)];
 
-    let (first, _) = run(&sink, records(), Parking(None)).await;
+    let (first, _) = run(&sink, records(), Parking::default()).await;
     let frontier = sink.state(&lane_id()).map(|state| state.next_offset);
-    let (again, _) = run(&sink, records(), Parking(None)).await;
+    let (again, _) = run(&sink, records(), Parking::default()).await;
 
     assert!(matches!(&first, LaneEnd::Failed { what, .. } if what.contains("offset 1")), "{first:?}");
     assert_eq!(frontier, Some(Offset(1)));
@@ -28,7 +28,7 @@ async fn a_bad_record_is_parked_and_the_others_go_on() {
     let parked = Arc::new(Mutex::new(Vec::new()));
 
     let records = vec![change(0, 1), record(1, 2, "{broken"), change(2, 3)];
-    let (end, committed) = run(&sink, records, Parking(Some(Arc::clone(&parked)))).await;
+    let (end, committed) = run(&sink, records, Parking(Some(Arc::clone(&parked)), None)).await;
 
     assert_eq!((end, committed), (LaneEnd::CaughtUp, Some(Offset(3))));
     assert_eq!(*parked.lock().unwrap(), [Offset(1)]);
@@ -43,7 +43,7 @@ async fn a_record_that_the_sink_refuses_is_found_among_many_and_parked() {
     let parked = Arc::new(Mutex::new(Vec::new()));
 
     let records = (0..50).map(|offset| change(offset, offset)).collect();
-    let (end, committed) = run(&sink, records, Parking(Some(Arc::clone(&parked)))).await;
+    let (end, committed) = run(&sink, records, Parking(Some(Arc::clone(&parked)), None)).await;
 
     assert_eq!((end, committed), (LaneEnd::CaughtUp, Some(Offset(50))));
     assert_eq!(*parked.lock().unwrap(), [Offset(37)]);
@@ -57,7 +57,7 @@ async fn a_record_that_the_sink_refuses_stops_the_lane_before_it() {
     sink.poison(&orders(), &refused, true);
 
     let records = (0..5).map(|offset| change(offset, offset)).collect();
-    let (end, _) = run(&sink, records, Parking(None)).await;
+    let (end, _) = run(&sink, records, Parking::default()).await;
 
     assert!(matches!(&end, LaneEnd::Failed { what, .. } if what.contains("offset 2")), "{end:?}");
     assert_eq!(sink.state(&lane_id()).map(|state| state.next_offset), Some(Offset(2)));

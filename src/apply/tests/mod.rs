@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod bad_records;
+mod requests;
 mod statements;
 
 use std::{
@@ -24,8 +25,8 @@ use super::{
     feeds::Feeds,
     lane::{Lane, LaneEnd, LaneSettings},
     observer::Observer,
-    ports::{Delivery, Held, Outlet, RecordStream, Request, StreamFailure},
-    requests::Requests,
+    ports::{Delivery, Held, NotParked, Outlet, RecordStream, Request, StreamFailure},
+    requests::{Pace, Requests},
     writer::Writer,
 };
 use crate::{
@@ -36,6 +37,9 @@ use crate::{
     status::StatusBoard,
     stream::{Limits, Sequencer, Start, UnitLimits},
 };
+
+const PACE: Pace =
+    Pace { gather: Duration::from_millis(1), distance: Duration::from_millis(1), answer: Duration::from_millis(500) };
 
 struct NoMemory;
 
@@ -49,6 +53,8 @@ impl Held for NoMemory {
 struct Given {
     records: VecDeque<Record>,
     committed: Arc<Mutex<Option<Offset>>>,
+    /// Those that come later.
+    more: Option<tokio::sync::mpsc::UnboundedReceiver<Record>>,
 }
 
 impl RecordStream for Given {
@@ -57,7 +63,13 @@ impl RecordStream for Given {
     async fn next(&mut self) -> Result<Option<Delivery<NoMemory>>, StreamFailure> {
         match self.records.pop_front() {
             Some(record) => Ok(Some(Delivery { records: vec![record], held: NoMemory })),
-            None => std::future::pending().await,
+            None => match &mut self.more {
+                Some(more) => {
+                    let records = more.recv().await.into_iter().collect();
+                    Ok(Some(Delivery { records, held: NoMemory }))
+                }
+                None => std::future::pending().await,
+            },
         }
     }
 
@@ -70,26 +82,27 @@ impl RecordStream for Given {
     }
 }
 
-/// Keeps the offsets of what is parked, if it may.
-#[derive(Clone)]
-struct Parking(Option<Arc<Mutex<Vec<Offset>>>>);
+/// Keeps the offsets of what is parked and what is asked for, if it may.
+#[derive(Clone, Default)]
+struct Parking(Option<Arc<Mutex<Vec<Offset>>>>, Option<Arc<Mutex<Vec<Request>>>>);
 
 impl Outlet for Parking {
     fn can_park(&self) -> bool {
         self.0.is_some()
     }
 
-    async fn park(&self, offset: Offset, _: &BadRecord) -> Result<(), String> {
+    async fn park(&self, offset: Offset, _: &BadRecord) -> Result<(), NotParked> {
         self.0.as_ref().unwrap().lock().unwrap().push(offset);
         Ok(())
     }
 
     fn can_request(&self) -> bool {
-        false
+        self.1.is_some()
     }
 
-    async fn request(&self, _: &Request) -> Result<(), String> {
-        unreachable!("requests are off")
+    async fn request(&self, request: &Request) -> Result<(), String> {
+        self.1.as_ref().unwrap().lock().unwrap().push(request.clone());
+        Ok(())
     }
 }
 
@@ -137,6 +150,24 @@ fn lane_id() -> LaneId {
 
 /// Runs a lane over `records` until it has caught up or stops.
 async fn run(sink: &MemorySink, records: Vec<Record>, parking: Parking) -> (LaneEnd, Option<Offset>) {
+    let metrics = Arc::new(Metrics::new());
+    let board = StatusBoard::new("test", "group", "memory", Arc::clone(&metrics));
+    let (lane, committed) = lane(sink, records, parking, metrics, &board, true).await;
+    let end = tokio::time::timeout(Duration::from_secs(20), lane.run(CancellationToken::new())).await.unwrap();
+    let committed = *committed.lock().unwrap();
+    (end, committed)
+}
+
+type Committed = Arc<Mutex<Option<Offset>>>;
+
+async fn lane(
+    sink: &MemorySink,
+    records: Vec<Record>,
+    parking: Parking,
+    metrics: Arc<Metrics>,
+    board: &StatusBoard,
+    until_caught_up: bool,
+) -> (Lane<MemorySink, Given, Parking>, Committed) {
     let id = lane_id();
     let claimed = sink.claim(&id).await.unwrap();
     let frontier = claimed.state.as_ref().map_or(Offset(0), |state| state.next_offset);
@@ -145,8 +176,7 @@ async fn run(sink: &MemorySink, records: Vec<Record>, parking: Parking) -> (Lane
     let sequencer = Sequencer::new(start, Limits::default());
     let (waits, waited) = watch::channel(None);
     let rules = Arc::new(Rules { caps: Caps::default(), policy: OrphanPolicy::Remove });
-    let metrics = Arc::new(Metrics::new());
-    let status = StatusBoard::new("test", "group", "memory", Arc::clone(&metrics)).lane(&id.topic, id.partition);
+    let status = board.lane(&id.topic, id.partition);
     let committed = Arc::new(Mutex::new(None));
     let lane = Lane {
         settings: Arc::new(LaneSettings {
@@ -154,26 +184,25 @@ async fn run(sink: &MemorySink, records: Vec<Record>, parking: Parking) -> (Lane
             delay: Duration::ZERO,
             grace: Duration::from_secs(1),
             apply_truncate: false,
-            until_caught_up: true,
+            until_caught_up,
         }),
         sink: sink.clone(),
         records: Given {
             records: records.into_iter().filter(|record| record.offset >= frontier).collect(),
             committed: Arc::clone(&committed),
+            more: None,
         },
         outlet: parking.clone(),
         observer: Observer::new(id.clone(), metrics, status),
         waits: waited,
         decoder: Decoder::new(Arc::new(DecodeSettings::default()), &id.topic),
         feeds: Feeds::default(),
-        requests: Requests::default(),
+        requests: Requests::new(PACE),
         writer: Some(Writer::new(sink.clone(), claimed.lane, parking, rules, claimed.state, sequencer.state(), waits)),
         sequencer,
         id,
     };
-    let end = tokio::time::timeout(Duration::from_secs(20), lane.run(CancellationToken::new())).await.unwrap();
-    let committed = *committed.lock().unwrap();
-    (end, committed)
+    (lane, committed)
 }
 
 /// A marker, as PostgreSQL's connector wraps a message.

@@ -43,7 +43,7 @@ async fn a_statement_removes_the_orphans_that_stand_at_its_place() {
     let [low, close] = read("r-1", 1, "[1]");
 
     // 5 comes behind the statement, in the same unit of work.
-    let (end, _) = run(&sink, vec![change(0, 1), low, close, change(3, 5)], Parking(None)).await;
+    let (end, _) = run(&sink, vec![change(0, 1), low, close, change(3, 5)], Parking::default()).await;
 
     assert_eq!((end, ids(&sink)), (LaneEnd::CaughtUp, keys(&[1, 5])));
     assert_eq!(verdicts(&sink), [Verdict::Applied]);
@@ -54,10 +54,10 @@ async fn a_statement_removes_the_orphans_that_stand_at_its_place() {
 async fn a_read_that_is_published_again_after_a_restart_keeps_its_first_verdict() {
     let sink = sink();
     let [low, close] = read("r-1", 1, "[1]");
-    run(&sink, vec![change(0, 1), low, close, change(3, 5)], Parking(None)).await;
+    run(&sink, vec![change(0, 1), low, close, change(3, 5)], Parking::default()).await;
 
     let [low, close] = read("r-1", 4, "[1]");
-    let (end, committed) = run(&sink, vec![low, close], Parking(None)).await;
+    let (end, committed) = run(&sink, vec![low, close], Parking::default()).await;
 
     assert_eq!((end, committed), (LaneEnd::CaughtUp, Some(Offset(6))));
     assert_eq!(ids(&sink), keys(&[1, 5]), "5 is of the statement's future");
@@ -71,7 +71,7 @@ async fn a_table_that_two_sources_feed_keeps_its_orphans() {
     drift(&sink, 4);
     let [low, close] = read("r-1", 1, "[1]");
 
-    run(&sink, vec![change(0, 1), low, close], Parking(None)).await;
+    run(&sink, vec![change(0, 1), low, close], Parking::default()).await;
 
     assert_eq!(ids(&sink), keys(&[1, 4]));
     let verdicts = verdicts(&sink);
@@ -83,7 +83,7 @@ async fn the_group_learns_of_a_record_when_it_is_durable() {
     let sink = sink();
     sink.inject(Fault::Commit(sink_api::ErrorClass::Configuration));
 
-    let (end, committed) = run(&sink, vec![change(0, 1)], Parking(None)).await;
+    let (end, committed) = run(&sink, vec![change(0, 1)], Parking::default()).await;
 
     assert!(matches!(end, LaneEnd::Failed { .. }), "{end:?}");
     assert_eq!((committed, sink.state(&lane_id())), (None, None));

@@ -59,10 +59,10 @@ fn values() -> Vec<(Vec<u8>, &'static str)> {
         (upsert(r#"{"id":null}"#), "key column `id`: the record's key and its row disagree"),
         (upsert(r#"{"id":5,"name":7}"#), "column `name`: a string value does not fit text: it is not a string"),
         (upsert(r#"{"id":5,"name":"\ud800"}"#), "column `name`: a string value does not fit text: it is not a string"),
-        (upsert(r#"{"id":5.0}"#), "column `id`: a integer value does not fit bigint: it is not an integer"),
+        (upsert(r#"{"id":5.0}"#), "column `id`: an integer value does not fit bigint: it is not an integer"),
         (
             upsert(r#"{"id":9223372036854775808}"#),
-            "column `id`: a integer value does not fit bigint: it is out of range",
+            "column `id`: an integer value does not fit bigint: it is out of range",
         ),
         (
             upsert(r#"{"id":5,"price":"@@"}"#),
@@ -93,11 +93,11 @@ fn values() -> Vec<(Vec<u8>, &'static str)> {
         (upsert(r#"{"id":5,"by":"@"}"#), "column `by`: a bytes value does not fit bytea: it is not bytes in this form"),
         (
             upsert(r#"{"id":5,"ia":{}}"#),
-            "column `ia`: a array of integer value does not fit integer[]: it is not an array",
+            "column `ia`: an array of integer value does not fit integer[]: it is not an array",
         ),
         (
             upsert(r#"{"id":5,"ia":[1,2147483648]}"#),
-            "column `ia`: a array of integer value does not fit integer[]: it is out of range",
+            "column `ia`: an array of integer value does not fit integer[]: it is out of range",
         ),
     ]
 }
@@ -136,10 +136,10 @@ fn bad_keys_are_told_by_what_is_wrong() {
         (Some(r#"{"id":1,"b":2}"#), "the key has the field `b`, which is no key column of the sink table inv.big"),
         (Some(r#"{"id":1,"id":1}"#), "the key has the field `id` twice"),
         (Some("[1]"), "the key is not an object"),
-        (Some(r#"{"id":"x"}"#), "key column `id`: a integer value does not fit bigint: it is not an integer"),
+        (Some(r#"{"id":"x"}"#), "key column `id`: an integer value does not fit bigint: it is not an integer"),
         (
             Some(r#"{"id":18446744073709551616}"#),
-            "key column `id`: a integer value does not fit bigint: it is out of range",
+            "key column `id`: an integer value does not fit bigint: it is out of range",
         ),
         (
             Some(r#"{"schema":{"type":"struct","fields":[]},"payload":{"id":1}}"#),
@@ -172,7 +172,7 @@ fn the_other_half_of_a_key_update_has_to_be_readable() {
 
     assert_eq!(
         bad.reason,
-        "header `__debezium.newkey`: key column `id`: a integer value does not fit bigint: it is not an integer"
+        "header `__debezium.newkey`: key column `id`: an integer value does not fit bigint: it is not an integer"
     );
 }
 

@@ -21,7 +21,7 @@ fn records_that_say_nothing_of_rows_are_known_for_what_they_are() {
         let decoder = decoders.entry(topic.clone()).or_insert_with(|| decoder(DecodeSettings::default(), &topic, &[]));
         match decoder.decode(&record) {
             Ok(Event::Other(other)) => *counts.entry(format!("{other:?}")).or_insert(0) += 1,
-            Err(DecodeError::NeedsTable(table)) => drop(unknown.insert(table.to_string())),
+            Err(DecodeError::NeedsTable { table, .. }) => drop(unknown.insert(table.to_string())),
             // A table without a primary key.
             Err(DecodeError::Bad(bad)) if topic == "srv.inv.nopk" => assert_eq!(bad.table.as_deref(), Some("inv.nopk")),
             other => panic!("{topic}: {other:?}"),
@@ -80,7 +80,7 @@ fn a_users_table_with_the_columns_of_a_signal_table_is_a_table() {
 
     let event = decode_one("srv.inv.uu2", &[], &record(Some(r#"{"id":"1"}"#), Some(&row), &[]));
 
-    assert_eq!(event, Err(DecodeError::NeedsTable(sink_api::TableName::new("inv", "uu2"))));
+    assert_eq!(event, Err(DecodeError::NeedsTable { table: sink_api::TableName::new("inv", "uu2"), refused: None }));
 }
 
 fn row_event(key: i64, xid: EventXid, op: RowOp) -> Event {

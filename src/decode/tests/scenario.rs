@@ -265,7 +265,7 @@ fn a_lane_asks_for_each_table_once_and_goes_on() {
     let mut decoder = decoder(DecodeSettings { mapping, ..DecodeSettings::default() }, "one.all", &[]);
     let mut asked = Vec::new();
     for (_, _, record) in fixture("debezium-3.6.1/one.jsonl") {
-        if let Err(crate::decode::DecodeError::NeedsTable(name)) = decoder.decode(&record) {
+        if let Err(crate::decode::DecodeError::NeedsTable { table: name, .. }) = decoder.decode(&record) {
             let mut shape = (**shapes.iter().find(|shape| shape.name.name == name.name).unwrap()).clone();
             shape.name = name.clone();
             decoder.learn(shape.into());

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -105,6 +105,17 @@ pub async fn create_topic(stack: &Stack, topic: &str, partitions: i32, propertie
     Ok(())
 }
 
+/// Sets a property of a topic, and those that were set before back to the broker's.
+pub async fn set_topic(stack: &Stack, topic: &str, name: &str, value: &str) -> Result<()> {
+    let admin: AdminClient<DefaultClientContext> = config(stack).create()?;
+    let wanted = AlterConfig::new(ResourceSpecifier::Topic(topic)).set(name, value);
+    let options = AdminOptions::new().request_timeout(Some(LIMIT));
+    for result in admin.alter_configs([&wanted], &options).await.context("configure a topic")? {
+        result.map_err(|(resource, code)| anyhow!("configure {resource:?}: {code}"))?;
+    }
+    Ok(())
+}
+
 /// Deletes a topic and waits until no broker knows it.
 pub async fn delete_topic(stack: &Stack, topic: &str) -> Result<()> {
     let admin: AdminClient<DefaultClientContext> = config(stack).create()?;
@@ -138,6 +149,8 @@ pub async fn write(stack: &Stack, topic: &str, records: Vec<New>) -> Result<Vec<
     let producer: FutureProducer = config(stack)
         .set("partitioner", "murmur2_random")
         .set("enable.idempotence", "true")
+        // What a topic takes is the broker's to say.
+        .set("message.max.bytes", "16777216")
         .create()
         .context("make a producer")?;
     let mut sent = Vec::with_capacity(records.len());
