@@ -116,7 +116,8 @@ async fn remove<U: Unit>(
     Ok(removed)
 }
 
-fn row(statement: &Statement, difference: &Difference, verdict: Verdict, removed: u64) -> StatementRow {
+/// Returns what is written down of a statement.
+pub(super) fn row(statement: &Statement, difference: &Difference, verdict: Verdict, removed: u64) -> StatementRow {
     StatementRow {
         read_id: statement.read_id.clone(),
         kind: statement.kind,

@@ -40,6 +40,11 @@ impl Feeds {
         sources
     }
 
+    /// Returns a table that changes have come for, other than `table`.
+    pub(super) fn other_than(&self, table: &TableName) -> Option<&TableName> {
+        self.noted.keys().find(|noted| *noted != table)
+    }
+
     /// Notes the source of an event in the sink, when it is new to the lane.
     ///
     /// # Errors

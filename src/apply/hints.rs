@@ -59,9 +59,18 @@ pub(super) fn unreadable(id: &LaneId, error: &PartitionError) -> String {
 
 /// Of a truncate that is not to be applied.
 pub(super) fn truncated(id: &LaneId, table: &TableName, next: impl Display) -> String {
-    format!(
-        "empty {table} at the sink by hand and go on behind the record: run {}; or start with --truncate apply if the \
-         topic has one partition and one table",
-        reset(id, true, next)
-    )
+    format!("{}; or start with --truncate apply if the topic has one partition and one table", by_hand(id, table, next))
 }
+
+/// Of a truncate that cannot be applied, since the topic has another table as well.
+pub(super) fn truncated_beside(id: &LaneId, table: &TableName, next: impl Display) -> String {
+    format!("{}; --truncate apply is for topics of one table", by_hand(id, table, next))
+}
+
+fn by_hand(id: &LaneId, table: &TableName, next: impl Display) -> String {
+    format!("empty {table} at the sink by hand and go on behind the record: run {}", reset(id, true, next))
+}
+
+/// Of truncates that are to be applied from a topic of several partitions.
+pub(super) const TRUNCATE_PARTITIONS: &str =
+    "leave --truncate at stop: the lane that meets one then stops, and says what to do";

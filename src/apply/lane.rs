@@ -203,14 +203,10 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
         // Records before the frontier only rebuild what the lane knew; what they ask for was done in an earlier life.
         let rebuilding = record.offset < self.sequencer.state().next_offset;
         match self.decode(record).await? {
-            Ok(Event::Truncate { table, .. }) if !self.settings.apply_truncate && !rebuilding => {
-                return Err(LaneEnd::Failed {
-                    what: format!(
-                        "{}: {} was truncated at the source, at offset {}",
-                        self.id, table.name, record.offset
-                    ),
-                    hint: hints::truncated(&self.id, &table.name, record.offset.next()),
-                });
+            Ok(Event::Truncate { table, .. })
+                if !rebuilding && let Some(end) = self.refuses_truncate(&table.name, record.offset) =>
+            {
+                return Err(end);
             }
             Ok(event) => {
                 if let Err(error) = self.feeds.note(&self.sink, &self.id, &event, &mut self.observer).await {
@@ -237,6 +233,21 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
         }
         steps.drain(..).for_each(|step| builder.push(step));
         Ok(())
+    }
+
+    /// Returns why a truncate ends the lane, if it does.
+    fn refuses_truncate(&self, table: &TableName, offset: Offset) -> Option<LaneEnd> {
+        let what = format!("{}: {table} was truncated at the source, at offset {offset}", self.id);
+        match self.feeds.other_than(table) {
+            _ if !self.settings.apply_truncate => {
+                Some(LaneEnd::Failed { what, hint: hints::truncated(&self.id, table, offset.next()) })
+            }
+            Some(other) => Some(LaneEnd::Failed {
+                what: format!("{what}, and the topic has changes of {other} as well"),
+                hint: hints::truncated_beside(&self.id, table, offset.next()),
+            }),
+            None => None,
+        }
     }
 
     /// Decodes a record, looking up the tables that it needs.

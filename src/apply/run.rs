@@ -177,6 +177,13 @@ impl<S: Sink> Worker<S> {
         let broken = |error: SinkError| {
             failed(error.to_string(), error.hint.unwrap_or_else(|| "mend the sink, then restart the worker".to_owned()))
         };
+        if self.lane.apply_truncate && partitions > 1 {
+            let what = format!(
+                "the topic has {partitions} partitions, and --truncate apply takes one: a truncate has no key and can \
+                 arrive in any of them"
+            );
+            return Err(failed(what, hints::TRUNCATE_PARTITIONS.to_owned()));
+        }
         let claimed = patiently(observer, || self.sink.claim(id)).await.map_err(broken)?;
         if let Some(other) = claimed.other_incarnation {
             return Err(failed(

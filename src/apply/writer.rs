@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sink_api::{
-    ErrorClass, Key, LaneState, Offset, Rule, Sink, SinkError, SinkLane, StatementRow, TableShape, Unit as _, Verdict,
+    Difference, ErrorClass, Key, LaneState, Offset, Rule, Sink, SinkError, SinkLane, TableShape, Unit as _, Verdict,
 };
 
 use super::{
@@ -310,24 +310,9 @@ impl<S: Sink, O: Outlet> Writer<S, O> {
             }
             Some(Work::Statement(statement)) => {
                 // In doubt the rows stay: the sink's own rules stand against the removal.
-                let row = StatementRow {
-                    read_id: statement.read_id.clone(),
-                    kind: statement.kind,
-                    table: Some(statement.table.name.clone()),
-                    source_table: statement.source_table.clone(),
-                    extent: statement.extent_text(),
-                    offset: statement.offset,
-                    verdict: Verdict::Held {
-                        rule: Rule::Cascade,
-                        reason: format!("the sink refuses the removal: {error}"),
-                    },
-                    orphans: 0,
-                    removed: 0,
-                    missing: 0,
-                    spared: statement.spared.len() as u64,
-                    in_range: 0,
-                    confirmed: statement.confirmed,
-                };
+                let reason = format!("the sink refuses the removal: {error}");
+                let verdict = Verdict::Held { rule: Rule::Cascade, reason };
+                let row = barrier::row(statement, &Difference::default(), verdict, 0);
                 rest.work.push(Work::Refusal(Box::new(row)));
             }
             _ => return Err(failed(error, unit)),

@@ -8,13 +8,13 @@ use std::{
     time::Duration,
 };
 
-use sink_api::{Offset, Partition, ReadId, Rule, StatementRow, Verdict};
+use sink_api::{Offset, Partition, StatementRow, Verdict};
 
-use super::{Attention, AttentionKind, Counters, Group, GroupState, Lane, LaneState, LastStatement, Status, advice};
+use super::{
+    Attention, AttentionKind, Counters, Group, GroupState, Lane, LaneState, LastStatement, Status, advice,
+    attention::{Item, follows_from, name_of},
+};
 use crate::{clock::UnixMillis, metrics::Metrics};
-
-/// A sink that restarts is back sooner; what lasts longer, a person wants to know.
-const DOWN_AFTER: Duration = Duration::from_secs(10);
 
 /// What was refused or parked a day ago and not since is in the log and in the metrics.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(24 * 3600);
@@ -43,13 +43,6 @@ struct Live {
     attention: Vec<Item>,
     omitted: u64,
     next_generation: u64,
-}
-
-/// What a person must look at, with the statement that waits for them.
-#[derive(Debug)]
-struct Item {
-    attention: Attention,
-    held: Option<StatementRow>,
 }
 
 #[derive(Debug)]
@@ -315,19 +308,10 @@ impl LaneStatus {
         }
     }
 
-    /// Adds an item, or counts it into an earlier one of the same place and kind. Held statements are each confirmed by
-    /// their read, so they stand alone.
+    /// Adds an item, or counts it into an earlier one that it goes with.
     fn raise(&self, item: Item) {
-        type Place<'a> = (AttentionKind, &'a str, Partition, Option<&'a str>, Option<Rule>, Option<&'a ReadId>);
-        fn place(item: &Attention) -> Place<'_> {
-            let read = item.read_id.as_ref().filter(|_| item.kind == AttentionKind::Held);
-            (item.kind, &item.topic, item.partition, item.table.as_deref(), item.rule, read)
-        }
-
         let mut live = self.board.live();
-        if let Some(earlier) =
-            live.attention.iter_mut().find(|earlier| place(&earlier.attention) == place(&item.attention))
-        {
+        if let Some(earlier) = live.attention.iter_mut().find(|earlier| earlier.goes_with(&item)) {
             let (since, count) = (earlier.attention.since, earlier.attention.count + 1);
             *earlier = Item { attention: Attention { since, count, ..item.attention }, ..item };
         } else if live.attention.len() < MOST_ITEMS {
@@ -360,11 +344,6 @@ impl Drop for LaneStatus {
     }
 }
 
-/// Returns the sink's table, or the source's where the sink's is not known.
-fn name_of(statement: &StatementRow) -> String {
-    statement.table.as_ref().map_or_else(|| statement.source_table.clone(), ToString::to_string)
-}
-
 impl Entry {
     fn lane(&self, topic: &str, partition: Partition, now: UnixMillis) -> Lane {
         let progress = self.progress.as_ref();
@@ -389,42 +368,4 @@ impl Entry {
             last_statement: self.last_statement.clone(),
         }
     }
-}
-
-/// Returns what a person must look at since lanes are in the state in which they are: one item for each lane that has
-/// stopped, one for each reason for which lanes wait.
-fn follows_from(lanes: &[Lane], now: UnixMillis) -> Vec<Attention> {
-    let mut items: Vec<Attention> = Vec::new();
-    for lane in lanes {
-        let (kind, since, what, hint) = match &lane.state {
-            LaneState::Stopped { since, what, hint } => (AttentionKind::LaneStopped, *since, what, hint.clone()),
-            LaneState::Waiting { since, why, .. } if now.since(*since) >= DOWN_AFTER => {
-                let hint = "bring the sink back: the lanes go on by themselves, nothing is lost meanwhile";
-                (AttentionKind::SinkDown, *since, why, Some(hint.to_owned()))
-            }
-            _ => continue,
-        };
-        if kind == AttentionKind::SinkDown
-            && let Some(same) = items.iter_mut().find(|item| item.kind == kind && item.what == *what)
-        {
-            same.count += 1;
-            same.since = same.since.min(since);
-            continue;
-        }
-        items.push(Attention {
-            kind,
-            table: None,
-            topic: lane.topic.clone(),
-            partition: lane.partition,
-            offset: lane.frontier.filter(|_| kind == AttentionKind::LaneStopped),
-            read_id: None,
-            rule: None,
-            what: what.clone(),
-            hint,
-            since,
-            last: now,
-            count: 1,
-        });
-    }
-    items
 }

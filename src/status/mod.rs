@@ -5,6 +5,7 @@
 //! that it is over as soon as its cause is.
 
 mod advice;
+mod attention;
 mod board;
 mod fetch;
 mod text;

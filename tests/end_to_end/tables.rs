@@ -172,3 +172,15 @@ async fn a_table_with_a_floating_point_key_is_refused_by_name() -> Result<()> {
     );
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn truncates_are_not_applied_from_a_topic_of_several_partitions() -> Result<()> {
+    let bare = Bare::new("truncates", "CREATE TABLE orders (id bigint PRIMARY KEY, v text)").await?;
+    let topic = format!("{}-three.inventory.orders", bare.name);
+    test_support::kafka::create_topic(&bare.stack, &topic, 3, &[]).await?;
+
+    let log = bare.apply().with(&["--topics", &topic, "--truncate", "apply"]).stops().await?;
+
+    assert_says(&log, &["the topic has 3 partitions, and --truncate apply takes one", "leave --truncate at stop"]);
+    Ok(())
+}

@@ -5,6 +5,7 @@
 mod bad_records;
 mod requests;
 mod statements;
+mod truncates;
 
 use std::{
     collections::VecDeque,

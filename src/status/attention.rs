@@ -1,0 +1,74 @@
+//! What a person must look at.
+
+use std::time::Duration;
+
+use sink_api::{Partition, ReadId, Rule, StatementRow};
+
+use super::{Attention, AttentionKind, Lane, LaneState};
+use crate::clock::UnixMillis;
+
+/// A sink that restarts is back sooner; what lasts longer, a person wants to know.
+const DOWN_AFTER: Duration = Duration::from_secs(10);
+
+/// What a person must look at, with the statement that waits for them.
+#[derive(Debug)]
+pub(super) struct Item {
+    pub(super) attention: Attention,
+    pub(super) held: Option<StatementRow>,
+}
+
+impl Item {
+    /// Whether both are of one place and kind, and so are counted together. Held statements are each confirmed by their
+    /// read, so they stand alone.
+    pub(super) fn goes_with(&self, other: &Item) -> bool {
+        type Place<'a> = (AttentionKind, &'a str, Partition, Option<&'a str>, Option<Rule>, Option<&'a ReadId>);
+        fn place(item: &Attention) -> Place<'_> {
+            let read = item.read_id.as_ref().filter(|_| item.kind == AttentionKind::Held);
+            (item.kind, &item.topic, item.partition, item.table.as_deref(), item.rule, read)
+        }
+        place(&self.attention) == place(&other.attention)
+    }
+}
+
+/// Returns the sink's table, or the source's where the sink's is not known.
+pub(super) fn name_of(statement: &StatementRow) -> String {
+    statement.table.as_ref().map_or_else(|| statement.source_table.clone(), ToString::to_string)
+}
+
+/// Returns what a person must look at since lanes are in the state in which they are: one item for each lane that has
+/// stopped, one for each reason for which lanes wait.
+pub(super) fn follows_from(lanes: &[Lane], now: UnixMillis) -> Vec<Attention> {
+    let mut items: Vec<Attention> = Vec::new();
+    for lane in lanes {
+        let (kind, since, what, hint) = match &lane.state {
+            LaneState::Stopped { since, what, hint } => (AttentionKind::LaneStopped, *since, what, hint.clone()),
+            LaneState::Waiting { since, why, .. } if now.since(*since) >= DOWN_AFTER => {
+                let hint = "bring the sink back: the lanes go on by themselves, nothing is lost meanwhile";
+                (AttentionKind::SinkDown, *since, why, Some(hint.to_owned()))
+            }
+            _ => continue,
+        };
+        if kind == AttentionKind::SinkDown
+            && let Some(same) = items.iter_mut().find(|item| item.kind == kind && item.what == *what)
+        {
+            same.count += 1;
+            same.since = same.since.min(since);
+            continue;
+        }
+        items.push(Attention {
+            kind,
+            table: None,
+            topic: lane.topic.clone(),
+            partition: lane.partition,
+            offset: lane.frontier.filter(|_| kind == AttentionKind::LaneStopped),
+            read_id: None,
+            rule: None,
+            what: what.clone(),
+            hint,
+            since,
+            last: now,
+            count: 1,
+        });
+    }
+    items
+}
