@@ -57,7 +57,7 @@ impl Unit {
             match work {
                 Work::Rows(rows) => {
                     for change in rows.iter_mut().filter(|change| change.table.name == shape.name) {
-                        refit(change, shape)?;
+                        refit(change, shape).map_err(|reason| format!("{reason}, at offset {}", change.offset))?;
                     }
                 }
                 Work::Truncate(table) if table.name == shape.name => *table = Arc::clone(shape),

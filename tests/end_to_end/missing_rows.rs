@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use test_support::kafka;
 use test_support::{Pipeline, Stack};
 
+use crate::bare::Bare;
 use crate::worker::{Apply, COMES, LIMIT, counts, equal_tables_within, metric, status, verdict};
 
 /// Returns the requests in a signal topic, without their ids.
@@ -80,4 +81,39 @@ async fn rows_lost_at_the_sink_are_found_by_a_statement_and_come_back() -> Resul
     assert_eq!(metric(&mut worker, &name).await?, 5.0);
     assert_eq!(status(&mut worker).await?.code, 0, "all have come");
     worker.stop(LIMIT).await
+}
+
+/// The filter is SQL that finds just these keys, also infinite ones.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_s_filter_finds_its_keys() -> Result<()> {
+    const COLUMNS: &str = "d date, t timestamp, z timestamptz, b bytea, n numeric(10,2), PRIMARY KEY (d, t, z, b, n)";
+    let bare = Bare::new("filter", &format!("CREATE TABLE orders ({COLUMNS}); CREATE TABLE twin ({COLUMNS})")).await?;
+    let mut sink = bare.sink().await?;
+    let signals = format!("{}-signal", bare.name);
+    kafka::create_topic(&bare.stack, &signals, 1, &[]).await?;
+    sink.run(
+        r"INSERT INTO twin VALUES ('-infinity', '-infinity', '-infinity', '\x', -1.5),
+            ('2024-02-29', '2024-02-29 12:00:00.000001', '2024-02-29 12:00+02', '\x00ff', 0.01),
+            ('infinity', 'infinity', 'infinity', '\x27', 99999999.99)",
+    )
+    .await?;
+    let statement = json!({
+        "table": "inventory.orders", "read_id": "r", "range": {"lower": {"open": true}, "upper": {"open": true}},
+        "selected": [
+            ["-infinity", "-infinity", "-infinity", "\\x", "-1.50"],
+            ["2024-02-29", "2024-02-29T12:00:00.000001", "2024-02-29T10:00:00Z", "\\x00ff", "0.01"],
+            ["infinity", "infinity", "infinity", "\\x27", "99999999.99"],
+        ],
+        "changed": [],
+    });
+    bare.write(vec![bare.chunk_info(&statement)]).await?;
+
+    bare.apply().with(&["--signal-topic", &signals, "--signal-key", "shop"]).catches_up().await?;
+
+    let found = verdict(&mut sink, "r").await?;
+    assert_eq!((found.named().as_str(), found.missing), ("applied", 3), "{}", found.reason);
+    let asked = requests(&bare.stack, &signals).await?;
+    let filter = asked[0].1["data"]["additional-conditions"][0]["filter"].as_str().unwrap().to_owned();
+    assert_eq!(sink.number(format!("SELECT count(*) FROM twin WHERE {filter}")).await?, 3, "{filter}");
+    Ok(())
 }
