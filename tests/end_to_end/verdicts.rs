@@ -82,8 +82,8 @@ async fn a_held_statement_shows_everywhere_and_a_confirmed_fresh_read_goes_throu
     let by_verdict = format!("sink_repair_statements_total{{kind=\"chunk\",topic=\"{topic}\",verdict=\"held\"}}");
     assert_eq!(metric(&mut worker, &by_verdict).await?, 1.0);
     assert_eq!(metric(&mut worker, "sink_repair_attention_items{kind=\"held\"}").await?, 1.0);
-    let what = json!(["held", "inventory.orders", held, "cap", reason]);
-    assert_eq!(attention(&page(&mut worker).await?), [what]);
+    let what = [json!(["held", "inventory.orders", held, "cap", reason])];
+    assert_eq!(attention(&page(&mut worker).await?), what);
     let shown = status(&mut worker).await?;
     assert_eq!(shown.code, 2, "{}", shown.log);
     let confirm = format!("sink-repair confirm --read-id {held} --up-to 30");
@@ -91,6 +91,12 @@ async fn a_held_statement_shows_everywhere_and_a_confirmed_fresh_read_goes_throu
         &shown.log,
         &["NEEDS ATTENTION (1)", "held          inventory.orders", &format!("read {held}"), reason, &confirm],
     );
+
+    // It waits for a person over a restart.
+    worker.stop(LIMIT).await?;
+    let mut worker = apply.start()?;
+    let shown = async || Ok((attention(&page(&mut worker).await?) == what).then_some(()));
+    until("the held statement is shown after a restart", LIMIT, shown).await?;
 
     // What is suggested asks the source for a fresh read.
     let confirmed = [
