@@ -26,14 +26,34 @@ struct Noted {
     name: String,
     /// The source table's own name.
     table: String,
-    /// Connector and database of its first change; `None` while only statements have named it.
-    connector: Option<(String, String)>,
+    /// Whether changes came; else only statements have named it.
+    changes: bool,
+    /// The connector's name and the database of its changes, as far as they have said.
+    connector: String,
+    database: String,
+}
+
+impl Noted {
+    /// Whether a change can be of this source: what both say has to be the same.
+    fn goes_with(&self, source: &SourceTable) -> bool {
+        let goes = |known: &str, said: &str| known.is_empty() || said.is_empty() || known == said;
+        goes(&self.connector, &source.connector) && goes(&self.database, &source.database)
+    }
+
+    fn learn(&mut self, source: &SourceTable) {
+        self.changes = true;
+        for (known, said) in [(&mut self.connector, &source.connector), (&mut self.database, &source.database)] {
+            if known.is_empty() {
+                known.clone_from(said);
+            }
+        }
+    }
 }
 
 impl Feeds {
     /// Returns the source tables whose rows come to a sink table, by their own names (`schema.table`), each once.
     pub(super) fn sources(&self, table: &TableName) -> Vec<String> {
-        let noted = self.noted.get(table).into_iter().flatten().filter(|noted| noted.connector.is_some());
+        let noted = self.noted.get(table).into_iter().flatten().filter(|noted| noted.changes);
         let mut sources: Vec<String> = noted.map(|noted| noted.table.clone()).collect();
         sources.sort_unstable();
         sources.dedup();
@@ -56,30 +76,28 @@ impl Feeds {
         event: &Event,
         observer: &mut Observer,
     ) -> Result<(), SinkError> {
-        let (table, source, connector) = match event {
+        let (table, source, change) = match event {
             Event::Row(row) => {
                 if self.last.as_ref().is_some_and(|last| Arc::ptr_eq(last, &row.source)) {
                     return Ok(());
                 }
                 self.last = Some(Arc::clone(&row.source));
-                let connector = (row.source.connector.clone(), row.source.database.clone());
-                (&row.table.name, row.source.short(), Some(connector))
+                (&row.table.name, row.source.short(), Some(&row.source))
             }
             Event::Part(part) => (&part.claim.read.table.name, part.claim.read.source_table.clone(), None),
             _ => return Ok(()),
         };
         let noted = self.noted.entry(table.clone()).or_default();
-        let name = match noted.iter_mut().find(|known| known.name == source) {
-            None => source.clone(),
-            Some(known) => match (known.connector.as_ref(), &connector) {
-                (None, Some(_)) => {
-                    known.connector = connector;
-                    return Ok(());
-                }
-                // Two connectors that capture tables of one name into one topic.
-                (Some(first), Some(other)) if first != other => format!("{}/{}/{source}", other.0, other.1),
-                _ => return Ok(()),
-            },
+        let of_table = noted.iter_mut().find(|known| known.table == source);
+        let name = match (of_table, change) {
+            (None, _) => source.clone(),
+            (Some(_), None) => return Ok(()),
+            (Some(first), Some(change)) if first.goes_with(change) => {
+                first.learn(change);
+                return Ok(());
+            }
+            // Two connectors that capture tables of one name into one topic.
+            (Some(_), Some(change)) => format!("{}/{}/{source}", change.connector, change.database),
         };
         if noted.iter().any(|known| known.name == name) {
             return Ok(());
@@ -88,7 +106,11 @@ impl Feeds {
         if let Some(holder) = holder {
             tracing::warn!(%lane, %table, source = name, holder, "another stream feeds this table as well: statements on it are void");
         }
-        noted.push(Noted { name, table: source, connector });
+        let mut new = Noted { name, table: source, changes: false, connector: String::new(), database: String::new() };
+        if let Some(change) = change {
+            new.learn(change);
+        }
+        noted.push(new);
         Ok(())
     }
 }

@@ -70,7 +70,8 @@ async fn a_topic_that_is_made_anew_stops_its_lane() -> Result<()> {
     let mut again = rig::start(&arguments)?;
     let status = again.wait(LIMIT).await?;
     ensure!(status.code() == Some(1) && again.log().contains("was deleted and made again"), "{}", again.log());
-    ensure!(again.log().contains("sink-repair reset --topic"), "it does not say what to do:\n{}", again.log());
+    let reset = format!("sink-repair reset --name {} --topic {topic} --to earliest", place.name);
+    ensure!(again.log().contains(&reset), "it does not say what to do:\n{}", again.log());
     ensure!(place.sum().await? == 100, "records of the new topic were applied over the old one's");
     place.clean_up(&stack).await
 }

@@ -78,6 +78,35 @@ async fn a_table_that_two_sources_feed_keeps_its_orphans() {
     assert!(matches!(&verdicts[..], [Verdict::Refused { rule: sink_api::Rule::OneStream, .. }]), "{verdicts:?}");
 }
 
+/// A tombstone does not say which connector wrote it; after a restart it can be what the lane reads first.
+#[tokio::test]
+async fn a_record_that_does_not_name_its_connector_is_of_the_one_source() {
+    let sink = sink();
+    drift(&sink, 4);
+    let tombstone = Record { value: None, ..change(0, 9) };
+    let [low, close] = read("r-1", 2, "[1]");
+
+    run(&sink, vec![tombstone, change(1, 1), low, close], Parking::default()).await;
+
+    assert_eq!((ids(&sink), verdicts(&sink)), (keys(&[1]), vec![Verdict::Applied]));
+}
+
+#[tokio::test]
+async fn two_connectors_with_tables_of_one_name_are_two_sources() {
+    let sink = sink();
+    drift(&sink, 4);
+    let mut other = change(1, 2);
+    let value = String::from_utf8(other.value.unwrap().to_vec()).unwrap();
+    other.value = Some(value.replace(r#""name":"shop""#, r#""name":"archive""#).into_bytes().into());
+    let [low, close] = read("r-1", 2, "[1]");
+
+    run(&sink, vec![change(0, 1), other, low, close], Parking::default()).await;
+
+    assert_eq!(ids(&sink), keys(&[1, 2, 4]));
+    let verdicts = verdicts(&sink);
+    assert!(matches!(&verdicts[..], [Verdict::Refused { rule: sink_api::Rule::OneStream, .. }]), "{verdicts:?}");
+}
+
 #[tokio::test]
 async fn the_group_learns_of_a_record_when_it_is_durable() {
     let sink = sink();
