@@ -129,7 +129,8 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
                     return ending;
                 }
                 if self.settings.until_caught_up && self.records.caught_up() {
-                    self.requests.send_all(&self.outlet, &self.id, &mut self.observer).await;
+                    let asking = self.requests.send_all(&self.outlet, &self.id, &mut self.observer);
+                    let _ = stop.run_until_cancelled(asking).await;
                     return LaneEnd::CaughtUp;
                 }
             }
@@ -140,7 +141,7 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
                 biased;
                 () = stop.cancelled() => return self.finish(writing).await,
                 done = finished(&mut writing), if writing.is_some() => {
-                    if let Err(end) = self.written(&mut writing, done).await {
+                    if let Err(end) = self.written(&mut writing, done) {
                         return end;
                     }
                 }
@@ -150,7 +151,9 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
                 }
                 () = tokio::time::sleep_until(self.requests.due().unwrap_or_else(Instant::now)), if self.requests.due().is_some() => {
                     let waiting = self.waits.borrow().is_some();
-                    self.requests.act(&self.outlet, &self.id, waiting, &mut self.observer).await;
+                    let acting = self.requests.act(&self.outlet, &self.id, waiting, &mut self.observer);
+                    // Kafka may be away for long.
+                    let _ = stop.run_until_cancelled(acting).await;
                 }
                 () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if writing.is_none() && due.is_some() => {}
                 records = self.records.next(), if room => match records {
@@ -329,11 +332,7 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
     }
 
     /// Deals with what the writer said.
-    async fn written(
-        &mut self,
-        writing: &mut Option<Writing<S, O, R::Held>>,
-        done: WriterDone<S, O>,
-    ) -> Result<(), LaneEnd> {
+    fn written(&mut self, writing: &mut Option<Writing<S, O, R::Held>>, done: WriterDone<S, O>) -> Result<(), LaneEnd> {
         let Some(unit) = writing.take() else { return Ok(()) };
         let (writer, result) = done.map_err(|error| LaneEnd::Failed {
             what: format!("{}: the writer ended: {error}", self.id),
@@ -348,7 +347,9 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
                 for missing in &report.missing {
                     missing.keys.iter().for_each(|key| self.sequencer.lacked(missing.at, &missing.table, key));
                 }
-                self.requests.take(&self.outlet, &self.id, &self.feeds, &mut report, &mut self.observer).await;
+                if self.outlet.can_request() {
+                    self.requests.take(&self.id, &self.feeds, &mut report);
+                }
                 Ok(())
             }
             Err(Stop::Fenced(what)) => Err(LaneEnd::Fenced(what)),
@@ -362,7 +363,7 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
             let grace = self.settings.grace;
             match tokio::time::timeout(grace, finished(&mut writing)).await {
                 Ok(done) => {
-                    if let Err(end) = self.written(&mut writing, done).await {
+                    if let Err(end) = self.written(&mut writing, done) {
                         return end;
                     }
                 }

@@ -58,6 +58,8 @@ impl Default for Pace {
 #[derive(Debug)]
 pub(super) struct Requests {
     pace: Pace,
+    /// Requests for fresh reads that are to be sent.
+    fresh: Vec<Request>,
     /// Keys that are to be asked for, by table and source.
     wanted: Vec<Wanted>,
     /// What is to be asked for again, by table.
@@ -84,6 +86,7 @@ impl Requests {
     pub(super) fn new(pace: Pace) -> Requests {
         Requests {
             pace,
+            fresh: Vec::new(),
             wanted: Vec::new(),
             sources: HashMap::new(),
             asked: Asked::new(pace.answer),
@@ -95,24 +98,11 @@ impl Requests {
         }
     }
 
-    /// Gathers what a unit's report asks for; fresh reads are asked for at once. A request that cannot be sent is shown;
-    /// the next pass finds its keys again.
-    pub(super) async fn take<O: Outlet>(
-        &mut self,
-        outlet: &O,
-        lane: &LaneId,
-        feeds: &Feeds,
-        report: &mut Report,
-        observer: &mut Observer,
-    ) {
-        if !outlet.can_request() {
-            return;
-        }
+    /// Gathers what a unit's report asks for, if requests can be sent at all.
+    pub(super) fn take(&mut self, lane: &LaneId, feeds: &Feeds, report: &mut Report) {
         for judged in &report.statements {
-            if let Some(request) = self.read_again(lane, &judged.row) {
-                let result = outlet.request(&request).await;
-                observer.requested(&request, &result);
-            }
+            let request = self.read_again(lane, &judged.row);
+            self.fresh.extend(request);
         }
         for MissingKeys { table, source_table, mut keys, .. } in report.missing.drain(..) {
             keys.retain(|key| self.asked.want(&table.name, key));
@@ -151,9 +141,10 @@ impl Requests {
         }
     }
 
-    /// Returns when something is to be done, if there is anything.
+    /// Returns when something is to be done, if there is anything. Fresh reads are asked for at once.
     pub(super) fn due(&self) -> Option<Instant> {
-        [self.due, self.vain].into_iter().flatten().min()
+        let fresh = (!self.fresh.is_empty()).then(Instant::now);
+        [fresh, self.due, self.vain].into_iter().flatten().min()
     }
 
     /// Takes note of the timestamp of a record that was just read, in milliseconds since 1970-01-01 UTC.
@@ -170,8 +161,10 @@ impl Requests {
         self.read.is_some_and(|(at, timestamp)| now < at + READING && UnixMillis::now().since(timestamp) > BEHIND)
     }
 
-    /// Does what is due. What is `waiting` for its sink does not read.
+    /// Does what is due. What is `waiting` for its sink does not read. A request that cannot be sent is shown; the next
+    /// pass finds again what it was for.
     pub(super) async fn act<O: Outlet>(&mut self, outlet: &O, lane: &LaneId, waiting: bool, observer: &mut Observer) {
+        self.send_fresh(outlet, observer).await;
         let now = Instant::now();
         let is_vain = self.vain.is_some_and(|vain| vain <= now);
         if is_vain && (waiting || self.is_behind(now)) {
@@ -189,6 +182,13 @@ impl Requests {
         }
         if self.due.is_some_and(|due| due <= now) {
             self.send(outlet, lane, observer).await;
+        }
+    }
+
+    async fn send_fresh<O: Outlet>(&mut self, outlet: &O, observer: &mut Observer) {
+        while let Some(request) = self.fresh.pop() {
+            let result = outlet.request(&request).await;
+            observer.requested(&request, &result);
         }
     }
 
@@ -225,6 +225,7 @@ impl Requests {
 
     /// Sends all that is left, for a lane that ends.
     pub(super) async fn send_all<O: Outlet>(&mut self, outlet: &O, lane: &LaneId, observer: &mut Observer) {
+        self.send_fresh(outlet, observer).await;
         while !self.wanted.is_empty() {
             self.send(outlet, lane, observer).await;
         }

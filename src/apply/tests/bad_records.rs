@@ -28,7 +28,7 @@ async fn a_bad_record_is_parked_and_the_others_go_on() {
     let parked = Arc::new(Mutex::new(Vec::new()));
 
     let records = vec![change(0, 1), record(1, 2, "{broken"), change(2, 3)];
-    let (end, committed) = run(&sink, records, Parking(Some(Arc::clone(&parked)), None)).await;
+    let (end, committed) = run(&sink, records, Parking::keeping(&parked)).await;
 
     assert_eq!((end, committed), (LaneEnd::CaughtUp, Some(Offset(3))));
     assert_eq!(*parked.lock().unwrap(), [Offset(1)]);
@@ -43,7 +43,7 @@ async fn a_record_that_the_sink_refuses_is_found_among_many_and_parked() {
     let parked = Arc::new(Mutex::new(Vec::new()));
 
     let records = (0..50).map(|offset| change(offset, offset)).collect();
-    let (end, committed) = run(&sink, records, Parking(Some(Arc::clone(&parked)), None)).await;
+    let (end, committed) = run(&sink, records, Parking::keeping(&parked)).await;
 
     assert_eq!((end, committed), (LaneEnd::CaughtUp, Some(Offset(50))));
     assert_eq!(*parked.lock().unwrap(), [Offset(37)]);

@@ -85,24 +85,42 @@ impl RecordStream for Given {
 
 /// Keeps the offsets of what is parked and what is asked for, if it may.
 #[derive(Clone, Default)]
-struct Parking(Option<Arc<Mutex<Vec<Offset>>>>, Option<Arc<Mutex<Vec<Request>>>>);
+struct Parking {
+    parked: Option<Arc<Mutex<Vec<Offset>>>>,
+    requests: Option<Arc<Mutex<Vec<Request>>>>,
+    /// Whether requests get no answer.
+    mute: bool,
+}
+
+impl Parking {
+    fn keeping(parked: &Arc<Mutex<Vec<Offset>>>) -> Parking {
+        Parking { parked: Some(Arc::clone(parked)), ..Parking::default() }
+    }
+
+    fn asking(requests: &Arc<Mutex<Vec<Request>>>) -> Parking {
+        Parking { requests: Some(Arc::clone(requests)), ..Parking::default() }
+    }
+}
 
 impl Outlet for Parking {
     fn can_park(&self) -> bool {
-        self.0.is_some()
+        self.parked.is_some()
     }
 
     async fn park(&self, offset: Offset, _: &BadRecord) -> Result<(), NotParked> {
-        self.0.as_ref().unwrap().lock().unwrap().push(offset);
+        self.parked.as_ref().unwrap().lock().unwrap().push(offset);
         Ok(())
     }
 
     fn can_request(&self) -> bool {
-        self.1.is_some()
+        self.requests.is_some()
     }
 
     async fn request(&self, request: &Request) -> Result<(), String> {
-        self.1.as_ref().unwrap().lock().unwrap().push(request.clone());
+        self.requests.as_ref().unwrap().lock().unwrap().push(request.clone());
+        if self.mute {
+            std::future::pending::<()>().await;
+        }
         Ok(())
     }
 }

@@ -10,18 +10,43 @@ use tokio_util::sync::CancellationToken;
 use super::{PACE, Parking, change, lane, record, sink};
 use crate::{apply::lane::LaneEnd, metrics::Metrics, record::Record, status::StatusBoard};
 
+/// A statement that finds key 2 missing.
+fn a_row_is_missing(offset: i64) -> Record {
+    let statement = r#"{"table":"inventory.orders","read_id":"r","range":{"lower":{"open":true},"upper":{"open":true}},
+        "selected":[1,2],"changed":[]}"#;
+    let headers = vec![("dblog.record".to_owned(), Some(b"chunk-info"[..].into()))];
+    Record { headers, ..record(offset, 0, statement) }
+}
+
+#[tokio::test]
+async fn a_request_that_gets_no_answer_does_not_keep_a_lane_from_stopping() {
+    let sink = sink();
+    let requests = Arc::new(Mutex::new(Vec::new()));
+    let metrics = Arc::new(Metrics::new());
+    let board = StatusBoard::new("test", "group", "memory", Arc::clone(&metrics));
+    let outlet = Parking { mute: true, ..Parking::asking(&requests) };
+    let (lane, _) = lane(&sink, vec![change(0, 1), a_row_is_missing(1)], outlet, metrics, &board, false).await;
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(lane.run(stop.clone()));
+    while requests.lock().unwrap().is_empty() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+
+    stop.cancel();
+
+    let end = tokio::time::timeout(Duration::from_secs(5), running).await.expect("the lane stops").unwrap();
+    assert_eq!(end, LaneEnd::Stopped);
+}
+
 /// A row that never comes is asked for twice and then shown; its next event ends both.
 #[tokio::test]
 async fn a_row_that_does_not_come_is_asked_for_twice_and_shown_until_its_next_event() {
     let sink = sink();
-    let statement = r#"{"table":"inventory.orders","read_id":"r","range":{"lower":{"open":true},"upper":{"open":true}},
-        "selected":[1,2],"changed":[]}"#;
-    let headers = vec![("dblog.record".to_owned(), Some(b"chunk-info"[..].into()))];
-    let statement = Record { headers, ..record(1, 0, statement) };
+    let statement = a_row_is_missing(1);
     let requests = Arc::new(Mutex::new(Vec::new()));
     let metrics = Arc::new(Metrics::new());
     let board = StatusBoard::new("test", "group", "memory", Arc::clone(&metrics));
-    let outlet = Parking(None, Some(Arc::clone(&requests)));
+    let outlet = Parking::asking(&requests);
     let (mut lane, _) = lane(&sink, vec![change(0, 1), statement], outlet, metrics, &board, false).await;
     let (more, coming) = tokio::sync::mpsc::unbounded_channel();
     lane.records.more = Some(coming);
