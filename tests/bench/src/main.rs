@@ -38,7 +38,9 @@ mod stream;
 mod tables;
 mod throughput;
 
-use anyhow::{Result, ensure};
+use std::process::ExitCode;
+
+use anyhow::Result;
 use clap::{Parser, Subcommand};
 use test_support::Stack;
 
@@ -72,7 +74,7 @@ enum What {
 }
 
 #[tokio::main]
-async fn main() -> Result<()> {
+async fn main() -> Result<ExitCode> {
     let Command { what } = Command::parse();
     let stack = Stack::from_env()?;
     let parts = match what {
@@ -80,7 +82,7 @@ async fn main() -> Result<()> {
             for schemas in args.schema_settings() {
                 println!("{}", fill::fill(&stack, &args, schemas).await?);
             }
-            return Ok(());
+            return Ok(ExitCode::SUCCESS);
         }
         What::All { scale } => ["stream", "statements", "latency"]
             .map(|part| match Command::parse_from(["bench", part]).what {
@@ -104,11 +106,11 @@ async fn main() -> Result<()> {
         };
         let text = result.unwrap_or_else(|error| {
             failed += 1;
+            eprintln!("failed: {error:#}");
             format!("### A part failed\n\n{error:#}\n")
         });
         report += &format!("\n{text}\nLoad average before this part {before}, behind it {}.\n", machine::load());
     }
     println!("{report}");
-    ensure!(failed == 0, "{failed} parts failed");
-    Ok(())
+    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::measure::Quantiles;
 use super::{LatencyArgs, Seen};
+use crate::report;
 
 /// Renders all of it.
 pub fn render(args: &LatencyArgs, all: &[Seen]) -> String {
@@ -38,7 +39,11 @@ pub fn render(args: &LatencyArgs, all: &[Seen]) -> String {
             seen.visible.as_ref().map_or("-".to_owned(), cell),
         );
     }
-    text
+    let asked = all.iter().filter(|seen| seen.who == "apply").map(|seen| {
+        let p99 = seen.committed.p99;
+        (format!("a 99th percentile below 150 ms: {p99:.1}"), p99 < 150.0)
+    });
+    text + &report::asked(&asked.collect::<Vec<_>>())
 }
 
 fn cell(quantiles: &Quantiles) -> String {

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::{Drained, Pair, StatementsArgs, layout::Layout, peers::Peer};
+use crate::report;
 
 /// Renders all of it.
 pub fn render(args: &StatementsArgs, layout: &Layout, pairs: &[Pair], peers: &[Peer]) -> String {
@@ -39,7 +40,14 @@ pub fn render(args: &StatementsArgs, layout: &Layout, pairs: &[Pair], peers: &[P
             Err(why) => writeln!(text, "| {name}, only finds | {why} | | | | |"),
         };
     }
-    text
+    let cost = |pair: &Pair| {
+        let seconds = pair.removed.seconds - pair.ignored.seconds;
+        (
+            format!("at most 0.3 s for 101 statements of 10,000 keys, {}: {seconds:.2}", pair.form.label()),
+            seconds <= 0.3,
+        )
+    };
+    text + &report::asked(&pairs.iter().map(cost).collect::<Vec<_>>())
 }
 
 fn line(text: &mut String, label: &str, drained: &Drained) {
@@ -73,6 +81,8 @@ mod tests {
                 "| **what the statements cost**, low and chunk markers | **0.25** | **25.0** | 0.25 | 0.50 | |",
                 "| one, only finds | 4.00 | - | 3.00 | - | - |",
                 "| other, only finds | not measured: no network | | | | |",
+                "",
+                "Asked for: at most 0.3 s for 101 statements of 10,000 keys, low and chunk markers: 0.25 (yes).",
             ]
         );
     }
