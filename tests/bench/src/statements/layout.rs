@@ -2,8 +2,8 @@
 
 use super::StatementsArgs;
 
-/// Changes ahead of the first statement: two units' worth, so that the clock starts at the commit of a unit that holds
-/// no statement.
+/// Changes ahead of the first statement, of the lowest keys: two units' worth, so that the clock starts at the commit of
+/// a unit that holds no statement.
 const LEAD_IN: u64 = 4_000;
 
 /// Coprime with every count of keys that is asked for here; far enough that neighbours in the stream are not neighbours
@@ -70,7 +70,9 @@ impl Layout {
 
     /// The key that change `n` writes, from 1 on; no key twice.
     pub fn changed(&self, n: u64) -> u64 {
-        self.live[(n.wrapping_mul(STRIDE) % self.live.len() as u64) as usize]
+        let (lead_in, live) = (self.lead_in(), self.live.len() as u64);
+        let place = if n <= lead_in { n - 1 } else { lead_in + n * STRIDE % (live - lead_in) };
+        self.live[place as usize]
     }
 }
 

@@ -31,8 +31,8 @@ pub struct StatementsArgs {
     /// How many statements cover the table.
     #[arg(long, default_value_t = 101)]
     pub statements: usize,
-    /// How many changes stand ahead of each statement.
-    #[arg(long, default_value_t = 100)]
+    /// How many changes stand ahead of each statement, of keys all over the table.
+    #[arg(long, default_value_t = 50)]
     pub changes: u64,
     /// How often each drain is run, the two by turns; the table shows the median.
     #[arg(long, default_value_t = 3)]
@@ -51,7 +51,7 @@ impl Default for StatementsArgs {
             rows: 1_000_000,
             orphans: 100,
             statements: 101,
-            changes: 100,
+            changes: 50,
             runs: 3,
             forms: vec![Form::ChunkInfo, Form::Markers],
             peers: true,
