@@ -35,8 +35,9 @@ demo:
 	cargo build --release --workspace --bins
 	deploy/demo/demo.sh
 
-# One markdown table, each figure beside its peer or limit. BENCH="stream --help" tells what can be asked.
-BENCH ?= stream
+# One markdown report, each figure beside its peer or limit. BENCH=statements runs one part, BENCH="all --scale 0.1" all
+# of them smaller, BENCH="stream --help" tells what a part can be asked.
+BENCH ?= all
 bench:
 	cargo build --release --workspace --bins
 	SINK_REPAIR_STACK_BENCH=yes SINK_REPAIR_STACK_CONNECT_HEAP=2g $(STACK) run -- target/release/bench $(BENCH)

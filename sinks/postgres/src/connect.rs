@@ -68,8 +68,8 @@ fn begin_script(config: &PostgresConfig) -> String {
         "SET LOCAL row_security = off".to_owned(),
         // Compiling takes longer than any of our statements.
         "SET LOCAL jit = off".to_owned(),
-        // A generic plan does not know how long the lists are.
-        "SET LOCAL plan_cache_mode = force_custom_plan".to_owned(),
+        // What is kept prepared are lookups by key: one plan fits all. The others are planned each time in any case.
+        "SET LOCAL plan_cache_mode = auto".to_owned(),
         // The text forms in which values travel and removed rows are kept.
         "SET LOCAL \"TimeZone\" = 'UTC'".to_owned(),
         "SET LOCAL \"DateStyle\" = 'ISO, YMD'".to_owned(),

@@ -10,7 +10,9 @@
 //!     ORDER BY t."a", t."b" LIMIT 20000) AS page
 //! ```
 //!
-//! The redundant bound on the first column is for the planner, which has no estimate for row comparisons.
+//! The redundant bound on the first column is for the planner, which has no estimate for row comparisons. A key of one
+//! column is listed as `SELECT ARRAY(SELECT ... ORDER BY ... LIMIT 20000)`, which takes a third less time than the
+//! aggregate.
 
 use sink_api::{
     Difference, DifferenceQuery, ErrorClass, Extent, KeyBound, KeyList, KeyRange, Merge, NotNative, SinkError,
@@ -117,13 +119,16 @@ async fn page(
     let filter =
         if conditions.is_empty() { String::new() } else { format!("\n    WHERE {}", conditions.join(" AND ")) };
     let order: Vec<String> = parts.iter().map(|part| part.ordered("t")).collect();
-    let sql = format!(
-        "SELECT {} FROM (\n    SELECT {} FROM {} AS t{filter}\n    ORDER BY {} LIMIT ${place}) AS page",
-        aggregates(parts),
+    let rows = format!(
+        "SELECT {} FROM {} AS t{filter}\n    ORDER BY {} LIMIT ${place}",
         listed(parts),
         table.sql,
-        order.join(", "),
+        order.join(", ")
     );
+    let sql = match parts {
+        [_] => format!("SELECT ARRAY(\n    {rows})"),
+        _ => format!("SELECT {} FROM (\n    {rows}) AS page", aggregates(parts)),
+    };
     fetch(session, table, parts, sql, arguments).await
 }
 

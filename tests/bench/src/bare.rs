@@ -14,11 +14,11 @@ use sink_postgres::{PostgresConfig, PostgresLane, PostgresSink};
 use sink_repair::stream::merge;
 use test_support::{Stack, unique};
 
-use crate::StreamArgs;
 use crate::drain::{self, Run};
 use crate::fill::Filled;
 use crate::record::rest;
 use crate::stream::{Change, Stream, cents, name};
+use crate::throughput::StreamArgs;
 
 /// The default of `--batch-rows`.
 const BATCH_ROWS: usize = 2_000;

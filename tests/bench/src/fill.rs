@@ -1,21 +1,15 @@
 //! A topic filled with the stream.
 
 use std::fmt;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use anyhow::{Context, Result, ensure};
-use rdkafka::config::ClientConfig;
-use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::message::DeliveryResult;
-use rdkafka::producer::{BaseProducer, BaseRecord, Producer, ProducerContext};
-use rdkafka::{ClientContext, producer::NoCustomPartitioner};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use anyhow::Result;
 use test_support::{Stack, kafka, unique};
 
-use crate::StreamArgs;
+use crate::feeder::{Feeder, New};
 use crate::record::Renderer;
 use crate::stream::{Change, Expected, Stream};
+use crate::throughput::StreamArgs;
 
 /// A filled topic.
 #[derive(Clone, Debug)]
@@ -49,37 +43,37 @@ impl fmt::Display for Filled {
     }
 }
 
-/// Makes a topic of one partition and writes the stream into it: every change, and behind every delete its tombstone.
-pub async fn fill(stack: &Stack, args: &StreamArgs, schemas: bool) -> Result<Filled> {
-    let topic = format!("{}.inventory.items", unique(if schemas { "schemas" } else { "plain" }));
+/// Makes a topic of one partition that keeps its records; returns its name, which looks like a connector's.
+pub async fn make_topic(stack: &Stack, stem: &str) -> Result<String> {
+    let topic = format!("{}.inventory.items", unique(stem));
     kafka::create_topic(stack, &topic, 1, &[("retention.ms", "-1")]).await?;
+    Ok(topic)
+}
+
+/// Makes a topic and writes the stream into it: every change, and behind every delete its tombstone.
+pub async fn fill(stack: &Stack, args: &StreamArgs, schemas: bool) -> Result<Filled> {
+    let topic = make_topic(stack, if schemas { "schemas" } else { "plain" }).await?;
     let (stack, args) = (stack.clone(), args.clone());
     tokio::task::spawn_blocking(move || write(&stack, &args, topic, schemas)).await?
 }
 
 fn write(stack: &Stack, args: &StreamArgs, topic: String, schemas: bool) -> Result<Filled> {
     let start = Instant::now();
-    let failed = Failed::default();
-    let producer = producer(stack, failed.clone())?;
+    let mut feeder = Feeder::bulk(stack, &topic)?;
     let mut stream = Stream::new(args.events, args.keys, args.mix, args.seed);
     let mut renderer = Renderer::new(&topic, schemas);
-    let (mut records, mut bytes) = (0, 0);
+    let mut bytes = 0;
     for (n, change) in &mut stream {
         renderer.render(n, change)?;
-        send(&producer, &topic, &renderer.key, Some(&renderer.value))?;
-        records += 1;
-        bytes += renderer.key.len() + renderer.value.len();
+        let Renderer { key, value, .. } = &renderer;
+        feeder.send(New { key, value: Some(value), ..New::default() })?;
+        bytes += key.len() + value.len();
         if matches!(change, Change::Delete(_)) {
-            send(&producer, &topic, &renderer.key, None)?;
-            records += 1;
-            bytes += renderer.key.len();
-        }
-        if n % 256 == 0 {
-            producer.poll(Duration::ZERO);
+            feeder.send(New { key, ..New::default() })?;
+            bytes += key.len();
         }
     }
-    producer.flush(Duration::from_secs(120)).context("flush the producer")?;
-    ensure!(failed.0.load(Ordering::Relaxed) == 0, "some records were not acknowledged");
+    let records = feeder.finish()?;
     Ok(Filled {
         topic,
         schemas,
@@ -88,49 +82,4 @@ fn write(stack: &Stack, args: &StreamArgs, topic: String, schemas: bool) -> Resu
         seconds: start.elapsed().as_secs_f64(),
         expected: stream.expected(),
     })
-}
-
-/// Counts records that were not acknowledged.
-#[derive(Clone, Default)]
-struct Failed(Arc<AtomicU64>);
-
-impl ClientContext for Failed {}
-
-impl ProducerContext<NoCustomPartitioner> for Failed {
-    type DeliveryOpaque = ();
-
-    fn delivery(&self, result: &DeliveryResult<'_>, _: ()) {
-        self.0.fetch_add(u64::from(result.is_err()), Ordering::Relaxed);
-    }
-}
-
-fn producer(stack: &Stack, context: Failed) -> Result<BaseProducer<Failed>> {
-    ClientConfig::new()
-        .set("bootstrap.servers", &stack.kafka)
-        .set("partitioner", "murmur2_random")
-        .set("enable.idempotence", "true")
-        .set("compression.type", "lz4")
-        .set("linger.ms", "20")
-        .set("batch.size", "262144")
-        .set("queue.buffering.max.messages", "200000")
-        .set("queue.buffering.max.kbytes", "262144")
-        .create_with_context(context)
-        .context("make a producer")
-}
-
-fn send(producer: &BaseProducer<Failed>, topic: &str, key: &[u8], value: Option<&[u8]>) -> Result<()> {
-    let mut record = BaseRecord::to(topic).key(key);
-    if let Some(value) = value {
-        record = record.payload(value);
-    }
-    loop {
-        match producer.send(record) {
-            Ok(()) => return Ok(()),
-            Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), back)) => {
-                record = back;
-                producer.poll(Duration::from_millis(10));
-            }
-            Err((error, _)) => return Err(error).context("write a record"),
-        }
-    }
 }

@@ -1,32 +1,52 @@
-//! Measures `sink-repair` beside its peers, on the servers of `tests/stack/stack.sh`, and prints markdown tables.
+//! Measures `sink-repair` beside its peers, on the servers of `tests/stack/stack.sh`, and prints one report in markdown.
 //!
-//! `make bench` runs it with the stack around it. Every row of a table comes from the same topic on the same machine on
-//! the same day; what counts is the ratio between rows.
+//! `make bench` brings the servers up, runs all parts and takes the servers down; the report is on standard output, what
+//! happens meanwhile on standard error. `make bench BENCH=statements` runs one part; `BENCH="stream --help"` tells what a
+//! part can be asked, `BENCH="all --scale 0.1"` runs all of them smaller. Every row of a table comes from the same
+//! servers on the same machine in the same run: what counts is the ratio between rows. Every drain is checked row by
+//! row; a wrong sink fails the benchmark.
 //!
 //! ```text
-//! stream   the changes, in order, and what the sink must hold at the end
-//! record   a change as Debezium publishes it       fill     a topic filled with them
-//! drain    wait for the end, measure, compare      process  CPU and memory of a process
-//! jdbc     the stock JDBC sink                     apply    the worker
-//! bare     the same batches from memory            report   the table
+//! throughput   the part `stream`: half a million changes, drained by each
+//!   drain        wait for the end, measure, compare     bare     the same batches from memory
+//!   apply        the worker                             jdbc     the stock JDBC sink
+//! statements   the part `statements`: what ready statements cost, and tools that only find
+//! latency      the part `latency`: from a record's timestamp to the committed row
+//!
+//! stream       the changes, in order, and what the sink must hold at the end
+//! record       a change as Debezium publishes it        tables   its row, made by PostgreSQL
+//! feeder       a producer                               fill     a topic filled with the stream
+//! process      CPU and memory of a process              commits  when a row was committed
+//! machine      where the figures come from              report   the stream's table
 //! ```
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod apply;
 mod bare;
+mod commits;
 mod drain;
+mod feeder;
 mod fill;
 mod jdbc;
+mod latency;
+mod machine;
 mod process;
 mod record;
 mod report;
+mod statements;
 mod stream;
+mod tables;
+mod throughput;
+
+use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::{Args, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 use test_support::Stack;
 
-use crate::{drain::Run, fill::Filled, report::Row, stream::Mix};
+use latency::LatencyArgs;
+use statements::StatementsArgs;
+use throughput::StreamArgs;
 
 #[derive(Parser)]
 #[command(about = "Measures sink-repair beside its peers")]
@@ -35,103 +55,62 @@ struct Command {
     what: What,
 }
 
-#[derive(Subcommand)]
+#[derive(Subcommand, Clone)]
 enum What {
     /// Fill a topic, and say what a sink must hold when it has applied it.
     Fill(StreamArgs),
     /// Drain the same topic with each of them.
     Stream(StreamArgs),
-}
-
-#[derive(Args, Clone)]
-struct StreamArgs {
-    /// How many change events, not counting tombstones.
-    #[arg(long, default_value_t = 500_000)]
-    events: u64,
-    /// How many rows there are to update.
-    #[arg(long, default_value_t = 200_000)]
-    keys: i64,
-    /// Updates, inserts and deletes, in percent.
-    #[arg(long, default_value = "70,20,10")]
-    mix: Mix,
-    /// Makes the same stream again.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Whether records carry their schema: on, off or both.
-    #[arg(long, default_value = "both", value_parser = ["on", "off", "both"])]
-    schemas: String,
-    /// Who drains: any of jdbc, jdbc-best, apply, bare.
-    #[arg(long, value_delimiter = ',', default_value = "jdbc,jdbc-best,apply,bare")]
-    only: Vec<String>,
-    /// How often each drains; the table shows the median by rate.
-    #[arg(long, default_value_t = 1)]
-    runs: usize,
+    /// Drain a topic with ready statements, and without.
+    Statements(StatementsArgs),
+    /// Apply a steady stream and measure how late its rows are.
+    Latency(LatencyArgs),
+    /// All three, one after the other.
+    All {
+        /// All sizes and times multiplied by this.
+        #[arg(long, default_value_t = 1.0)]
+        scale: f64,
+    },
 }
 
 #[tokio::main]
-async fn main() -> Result<()> {
-    let command = Command::parse();
+async fn main() -> Result<ExitCode> {
+    let Command { what } = Command::parse();
     let stack = Stack::from_env()?;
-    match command.what {
+    let parts = match what {
         What::Fill(args) => {
-            for schemas in schema_settings(&args.schemas) {
-                let filled = fill::fill(&stack, &args, schemas).await?;
-                println!("{filled}");
+            for schemas in args.schema_settings() {
+                println!("{}", fill::fill(&stack, &args, schemas).await?);
             }
-            Ok(())
+            return Ok(ExitCode::SUCCESS);
         }
-        What::Stream(args) => stream_table(&stack, &args).await,
+        What::All { scale } => ["stream", "statements", "latency"]
+            .map(|part| match Command::parse_from(["bench", part]).what {
+                What::Stream(args) => What::Stream(args.scaled(scale)),
+                What::Statements(args) => What::Statements(args.scaled(scale)),
+                What::Latency(args) => What::Latency(args.scaled(scale)),
+                what => what,
+            })
+            .to_vec(),
+        what => vec![what],
+    };
+    let mut report = format!("Measured on {}.\n", machine::describe(&stack).await);
+    let mut failed = 0;
+    for part in parts {
+        let before = machine::load();
+        let result = match &part {
+            What::Stream(args) => throughput::run(&stack, args).await,
+            What::Statements(args) => statements::run(&stack, args).await,
+            What::Latency(args) => latency::run(&stack, args).await,
+            What::Fill(_) | What::All { .. } => continue,
+        };
+        let text = result.unwrap_or_else(|error| {
+            failed += 1;
+            eprintln!("failed: {error:#}");
+            format!("### A part failed\n\n{error:#}\n")
+        });
+        report += &format!("\n{text}\nLoad average before this part {before}, behind it {}.\n", machine::load());
     }
-}
-
-fn schema_settings(setting: &str) -> Vec<bool> {
-    match setting {
-        "on" => vec![true],
-        "off" => vec![false],
-        _ => vec![true, false],
-    }
-}
-
-async fn stream_table(stack: &Stack, args: &StreamArgs) -> Result<()> {
-    let mut rows = Vec::new();
-    for schemas in schema_settings(&args.schemas) {
-        let filled = fill::fill(stack, args, schemas).await?;
-        eprintln!("{filled}");
-        for who in &args.only {
-            let mut runs = Vec::new();
-            for _ in 0..args.runs {
-                if let Some(run) = one_run(stack, args, &filled, who).await? {
-                    eprintln!("{who}: {run:?}");
-                    runs.push(run);
-                }
-            }
-            runs.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
-            if !runs.is_empty() {
-                rows.push(Row {
-                    who: who.clone(),
-                    schemas,
-                    events: args.events,
-                    run: runs.swap_remove(runs.len() / 2),
-                });
-            }
-        }
-    }
-    println!("{}", report::stream(&rows));
-    anyhow::ensure!(rows.iter().all(|row| row.run.equal), "a sink does not hold what it should");
-    Ok(())
-}
-
-/// Returns nothing for who cannot drain such a topic.
-async fn one_run(stack: &Stack, args: &StreamArgs, filled: &Filled, who: &str) -> Result<Option<Run>> {
-    match who {
-        // Without schemas it knows no column types.
-        "jdbc" | "jdbc-best" if !filled.schemas => Ok(None),
-        "jdbc" => jdbc::run(stack, filled, "jdbc-sink").await.map(Some),
-        "jdbc-best" => jdbc::run(stack, filled, "jdbc-sink,jdbc-sink-best").await.map(Some),
-        "apply" => apply::run(stack, filled).await.map(Some),
-        // It has no JSON, with or without schemas.
-        "bare" if filled.schemas && args.schemas == "both" => Ok(None),
-        "bare" => bare::run(stack, args, filled).await.map(Some),
-        other => anyhow::bail!("nobody is called {other}"),
-    }
+    println!("{report}");
+    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -1,8 +1,12 @@
 //! CPU time and memory of processes, from /proc.
 
 use std::fs;
+use std::io::Read;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 /// Ticks of the kernel's process clock in a second, as user space sees them: 100 on every Linux that Rust runs on.
 const TICKS: f64 = 100.0;
@@ -43,6 +47,42 @@ pub fn peak_mb(pid: u32) -> Result<u64> {
     Ok(kb / 1024)
 }
 
+/// Whether it has ended and waits for its parent to take notice; its CPU time can still be read.
+pub fn has_ended(pid: u32) -> Result<bool> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let (_, rest) = text.rsplit_once(") ").context("read /proc/PID/stat")?;
+    Ok(rest.starts_with('Z'))
+}
+
+/// What a command took.
+#[derive(Clone, Debug)]
+pub struct Took {
+    /// From its start to its end.
+    pub seconds: f64,
+    /// Its CPU seconds and those of the children that it waited for.
+    pub cpu: f64,
+    /// What it printed.
+    pub output: String,
+}
+
+/// Runs a command to its end. What it says beside its output goes to ours.
+pub fn measure(mut command: Command) -> Result<Took> {
+    let start = Instant::now();
+    let mut child =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().with_context(|| format!("run {command:?}"))?;
+    let mut output = String::new();
+    child.stdout.take().context("its output is piped")?.read_to_string(&mut output)?;
+    while !has_ended(child.id())? {
+        thread::sleep(Duration::from_millis(1));
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    let fields = stat(child.id())?;
+    let cpu = fields[11..15].iter().sum::<u64>() as f64 / TICKS;
+    let status = child.wait()?;
+    ensure!(status.success(), "{command:?} ended with {status}");
+    Ok(Took { seconds, cpu, output })
+}
+
 /// The fields of `/proc/PID/stat` behind the name, which may hold anything; letters and negative numbers as 0. The
 /// first is the state, so field k of proc(5) is at k - 3.
 fn stat(pid: u32) -> Result<Vec<u64>> {
@@ -70,5 +110,17 @@ mod tests {
         assert!(cpu_with_children(pid).unwrap() >= before + 0.2);
         assert!(peak_mb(pid).unwrap() > 0);
         assert_eq!(parent(pid).unwrap(), std::os::unix::process::parent_id());
+    }
+
+    #[test]
+    fn a_command_is_measured_with_its_children() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "(while :; do :; done) & sleep 0.3; kill $!; wait; echo done"]);
+
+        let took = measure(command).unwrap();
+
+        assert_eq!(took.output, "done\n");
+        assert!(took.seconds >= 0.3, "{took:?}");
+        assert!((0.02..took.seconds + 0.1).contains(&took.cpu), "{took:?}");
     }
 }

@@ -18,6 +18,7 @@ const START_MS: i64 = 1_796_000_000_000;
 /// Renders changes of one topic, into buffers that are used again.
 #[derive(Debug)]
 pub struct Renderer {
+    connector: String,
     key_schema: String,
     value_schema: String,
     end: &'static str,
@@ -32,12 +33,18 @@ impl Renderer {
     pub fn new(topic: &str, schemas: bool) -> Renderer {
         let wrap = |schema: String| if schemas { format!(r#"{{"schema":{schema},"payload":"#) } else { String::new() };
         Renderer {
+            connector: topic.split('.').next().unwrap_or_default().to_owned(),
             key_schema: wrap(key_schema(topic)),
             value_schema: wrap(envelope_schema(topic)),
             end: if schemas { "}" } else { "" },
             key: Vec::new(),
             value: Vec::new(),
         }
+    }
+
+    /// The transaction of event `n`.
+    pub fn transaction(n: u64) -> u64 {
+        1_000 + n / 4
     }
 
     /// Renders event `n`.
@@ -69,9 +76,10 @@ impl Renderer {
         let (us, ns, lsn) = (ms * 1_000, ms * 1_000_000, 30_000_000 + n * 128);
         write!(
             value,
-            r#","source":{{"version":"3.6.1.Final","connector":"postgresql","name":"bench","ts_ms":{ms},"snapshot":"false","db":"source","sequence":"[\"{}\",\"{lsn}\"]","ts_us":{us},"ts_ns":{ns},"schema":"inventory","table":"items","txId":{},"lsn":{lsn},"xmin":null,"origin":null,"origin_lsn":null}},"transaction":null,"op":"{op}","ts_ms":{ms},"ts_us":{us},"ts_ns":{ns}}}{}"#,
+            r#","source":{{"version":"3.6.1.Final","connector":"postgresql","name":"{}","ts_ms":{ms},"snapshot":"false","db":"source","sequence":"[\"{}\",\"{lsn}\"]","ts_us":{us},"ts_ns":{ns},"schema":"inventory","table":"items","txId":{},"lsn":{lsn},"xmin":null,"origin":null,"origin_lsn":null}},"transaction":null,"op":"{op}","ts_ms":{ms},"ts_us":{us},"ts_ns":{ns}}}{}"#,
+            self.connector,
             lsn - 64,
-            1_000 + n / 4,
+            Renderer::transaction(n),
             self.end
         )?;
         Ok(())

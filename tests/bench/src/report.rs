@@ -57,7 +57,38 @@ pub fn stream(rows: &[Row]) -> String {
             if equal { "yes" } else { "NO" },
         );
     }
-    table
+    table + &stream_asked(rows)
+}
+
+/// The ratios and the memory that were asked for, where both sides were measured.
+fn stream_asked(rows: &[Row]) -> String {
+    let find = |who: &str, schemas: bool| rows.iter().find(|row| row.who == who && row.schemas == schemas);
+    let bare = rows.iter().find(|row| row.who == "bare");
+    let mut asked = Vec::new();
+    for (peer, least, label) in [(find("jdbc", true), 12.0, "default"), (find("jdbc-best", true), 4.0, "best settings")]
+    {
+        if let (Some(apply), Some(peer)) = (find("apply", true), peer) {
+            let ratio = apply.rate() / peer.rate();
+            asked.push((format!("{least} times the JDBC sink's {label}, with schemas: {ratio:.1}"), ratio >= least));
+        }
+    }
+    if let (Some(apply), Some(bare)) = (find("apply", false), bare) {
+        let ratio = apply.rate() / bare.rate();
+        asked.push((format!("0.6 of the bare loop, without schemas: {ratio:.2}"), ratio >= 0.6));
+    }
+    if let Some(peak) = rows.iter().filter(|row| row.who == "apply").map(|row| row.run.peak_mb).max() {
+        asked.push((format!("less than 64 MB: {peak}"), peak < 64));
+    }
+    self::asked(&asked)
+}
+
+/// What was asked for, what there is, and whether that is enough.
+pub fn asked(asked: &[(String, bool)]) -> String {
+    let one = |(what, met): &(String, bool)| format!("{what} ({})", if *met { "yes" } else { "NO" });
+    match asked {
+        [] => String::new(),
+        asked => format!("\nAsked for: {}.\n", asked.iter().map(one).collect::<Vec<_>>().join("; ")),
+    }
 }
 
 #[cfg(test)]
@@ -82,6 +113,8 @@ mod tests {
                 "| Debezium JDBC sink, default | 100 | 1.00 | - | 0.03 | 2.0 | 3.0 | 400 | yes |",
                 "| `sink-repair apply`, JSON with schemas | 2000 | 20.00 | - | 0.50 | 2.0 | 3.0 | 40 | NO |",
                 "| bare loop: the same batches from memory | 4000 | 40.00 | - | 1.00 | 2.0 | 3.0 | - | yes |",
+                "",
+                "Asked for: 12 times the JDBC sink's default, with schemas: 20.0 (yes); less than 64 MB: 40 (yes).",
             ]
         );
     }

@@ -1,7 +1,7 @@
 //! The changes, and what the sink must hold at the end: pure, and the same for the same seed on every machine.
 
 use std::collections::HashMap;
-use std::fmt::Write;
+use std::fmt::{self, Write};
 use std::str::FromStr;
 
 use sha2::{Digest, Sha256};
@@ -26,6 +26,12 @@ impl FromStr for Mix {
             Ok(&[updates, inserts, deletes]) if updates + inserts > 0 => Ok(Mix { updates, inserts, deletes }),
             _ => Err("three numbers as in 70,20,10".to_owned()),
         }
+    }
+}
+
+impl fmt::Display for Mix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {}, {}", self.updates, self.inserts, self.deletes)
     }
 }
 
