@@ -122,6 +122,9 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
                 writing =
                     self.start(builder.finish(self.sequencer.state()), std::mem::take(&mut timestamps), held.take());
                 opened = None;
+                // A new task waits on this very thread until this one does: without this, the sink gets nothing to do
+                // before the next unit is decoded.
+                tokio::task::yield_now().await;
                 continue;
             }
             if writing.is_none() && builder.is_empty() {
