@@ -136,6 +136,20 @@ impl Session {
         within(self.limit, self.connection.execute(query)).await.map(|done: PgQueryResult| done.rows_affected())
     }
 
+    /// Runs a statement on a table of the user's that comes often and whose plan does not depend on what it carries; it
+    /// is kept prepared, unless a pooler forbids it. Its result is cast to types of ours: PostgreSQL refuses a prepared
+    /// statement whose result has another type than when it was prepared.
+    pub(crate) async fn execute_kept(&mut self, sql: &SqlStr, arguments: PgArguments) -> Result<u64, sqlx::Error> {
+        let query = sqlx::query_with(sql.clone(), arguments).persistent(self.keep_prepared);
+        within(self.limit, self.connection.execute(query)).await.map(|done: PgQueryResult| done.rows_affected())
+    }
+
+    /// As `execute_kept`, for the one row.
+    pub(crate) async fn fetch_one_kept(&mut self, sql: &SqlStr, arguments: PgArguments) -> Result<PgRow, sqlx::Error> {
+        let query = sqlx::query_with(sql.clone(), arguments).persistent(self.keep_prepared);
+        within(self.limit, self.connection.fetch_one(query)).await
+    }
+
     /// As `execute`, for the rows.
     pub(crate) async fn fetch_all(&mut self, sql: &SqlStr, arguments: PgArguments) -> Result<Vec<PgRow>, sqlx::Error> {
         let query = sqlx::query_with(sql.clone(), arguments).persistent(false);

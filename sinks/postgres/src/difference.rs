@@ -207,7 +207,7 @@ async fn fetch(
 ) -> Result<KeyList, SinkError> {
     let doing = table.doing("list keys of");
     let fail = |error: sqlx::Error| classify(&doing, &error);
-    let row = session.fetch_one(&AssertSqlSafe(sql).into_sql_str(), arguments).await.map_err(fail)?;
+    let row = session.fetch_one_kept(&AssertSqlSafe(sql).into_sql_str(), arguments).await.map_err(fail)?;
     let mut keys = KeyList::new();
     let mut arrays = Vec::with_capacity(parts.len());
     for at in 0..parts.len() {

@@ -402,6 +402,22 @@ async fn an_index_under_byte_order_makes_text_ranges_work() {
     assert!(plan[0].starts_with("Index Only Scan using t_id_idx"), "{plan:?}");
 }
 
+/// Listings are kept prepared, and PostgreSQL refuses a prepared statement whose result has another type now.
+#[tokio::test]
+async fn a_listing_works_when_the_keys_type_has_changed() {
+    let mut db = Db::new("CREATE TABLE t (id bigint PRIMARY KEY); INSERT INTO t VALUES (1), (2)").await;
+    let mut bench = Bench::new(&db, "t").await;
+    let all = || Extent::Range(KeyRange { lower: KeyBound::Open, upper: KeyBound::Open });
+    for _ in 0..7 {
+        assert_eq!(difference(&mut bench, all(), nothing(), KeyList::new()).await.unwrap().orphan_count, 2);
+    }
+    db.run("ALTER TABLE t ALTER id TYPE int; INSERT INTO t VALUES (3)").await;
+
+    let found = difference(&mut bench, all(), nothing(), KeyList::new()).await;
+
+    assert_eq!(found.unwrap().orphan_count, 3);
+}
+
 #[tokio::test]
 async fn enum_keys_are_compared_for_equality_only() {
     let db = Db::new("CREATE TYPE mood AS ENUM ('sad', 'ok', 'happy'); CREATE TABLE t (m mood, id int, PRIMARY KEY (m, id)); INSERT INTO t VALUES ('ok', 1), ('sad', 2)").await;
