@@ -81,9 +81,13 @@ async fn verdict<U: Unit>(
     if difference.orphan_count == 0 || rules.policy != OrphanPolicy::Remove {
         return Ok(judge(statement, difference, &sink_api::RemovalBudget::default(), &rules.caps, rules.policy));
     }
-    let budget = unit.removal_budget(&statement.table).await?;
-    if budget.streams.len() > 1 {
-        let reason = format!("{} is fed by several streams: {}", statement.table.name, budget.streams.join("; "));
+    let budget = unit.removal_budget(&statement.table, &statement.source_table).await?;
+    if !budget.streams.is_empty() {
+        let (table, streams) = (&statement.table.name, budget.streams.join("; "));
+        let reason = match budget.streams.len() {
+            1 => format!("{table} is fed by another stream than the one that this statement is of: {streams}"),
+            _ => format!("{table} is fed by several streams: {streams}"),
+        };
         return Ok(Verdict::Refused { rule: Rule::OneStream, reason, again: false });
     }
     Ok(judge(statement, difference, &budget, &rules.caps, rules.policy))

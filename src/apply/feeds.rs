@@ -26,8 +26,6 @@ struct Noted {
     name: String,
     /// The source table's own name.
     table: String,
-    /// Whether changes came; else only statements have named it.
-    changes: bool,
     /// The connector's name and the database of its changes, as far as they have said.
     connector: String,
     database: String,
@@ -41,7 +39,6 @@ impl Noted {
     }
 
     fn learn(&mut self, source: &SourceTable) {
-        self.changes = true;
         for (known, said) in [(&mut self.connector, &source.connector), (&mut self.database, &source.database)] {
             if known.is_empty() {
                 known.clone_from(said);
@@ -53,7 +50,7 @@ impl Noted {
 impl Feeds {
     /// Returns the source tables whose rows come to a sink table, by their own names (`schema.table`), each once.
     pub(super) fn sources(&self, table: &TableName) -> Vec<String> {
-        let noted = self.noted.get(table).into_iter().flatten().filter(|noted| noted.changes);
+        let noted = self.noted.get(table).into_iter().flatten();
         let mut sources: Vec<String> = noted.map(|noted| noted.table.clone()).collect();
         sources.sort_unstable();
         sources.dedup();
@@ -82,22 +79,21 @@ impl Feeds {
                     return Ok(());
                 }
                 self.last = Some(Arc::clone(&row.source));
-                (&row.table.name, row.source.short(), Some(&row.source))
+                (&row.table.name, row.source.short(), &row.source)
             }
-            Event::Part(part) => (&part.claim.read.table.name, part.claim.read.source_table.clone(), None),
+            // A statement feeds nothing.
             _ => return Ok(()),
         };
         let noted = self.noted.entry(table.clone()).or_default();
         let of_table = noted.iter_mut().find(|known| known.table == source);
-        let name = match (of_table, change) {
-            (None, _) => source.clone(),
-            (Some(_), None) => return Ok(()),
-            (Some(first), Some(change)) if first.goes_with(change) => {
+        let name = match of_table {
+            None => source.clone(),
+            Some(first) if first.goes_with(change) => {
                 first.learn(change);
                 return Ok(());
             }
             // Two connectors that capture tables of one name into one topic.
-            (Some(_), Some(change)) => format!("{}/{}/{source}", change.connector, change.database),
+            Some(_) => format!("{}/{}/{source}", change.connector, change.database),
         };
         if noted.iter().any(|known| known.name == name) {
             return Ok(());
@@ -106,11 +102,8 @@ impl Feeds {
         if let Some(holder) = holder {
             tracing::warn!(%lane, %table, source = name, holder, "another stream feeds this table as well: statements on it are void");
         }
-        let mut new = Noted { name, table: source, changes: false, connector: String::new(), database: String::new() };
-        if let Some(change) = change {
-            new.learn(change);
-        }
-        noted.push(new);
+        let (connector, database) = (change.connector.clone(), change.database.clone());
+        noted.push(Noted { name, table: source, connector, database });
         Ok(())
     }
 }

@@ -347,6 +347,9 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
                 self.records.commit(unit.next_offset);
                 report.refreshed.iter().for_each(|shape| self.decoder.learn(Arc::clone(shape)));
                 self.observer.committed(&report, unit.next_offset, &unit.timestamps);
+                for (_, bad) in &report.parked {
+                    self.sequencer.parked(bad);
+                }
                 for missing in &report.missing {
                     missing.keys.iter().for_each(|key| self.sequencer.lacked(missing.at, &missing.table, key));
                 }

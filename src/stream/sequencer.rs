@@ -173,6 +173,11 @@ impl Sequencer {
         self.changes.lacked(at, table, key);
     }
 
+    /// Takes note that the sink refused a record, which was parked: a copy of its row is needed.
+    pub fn parked(&mut self, bad: &BadRecord) {
+        self.changes.lost(bad.key.as_ref().map(|(table, key)| (&**table, key)));
+    }
+
     /// Returns the memory held, in bytes.
     pub fn bytes(&self) -> usize {
         self.recent.bytes() + self.windows.bytes() + self.changes.bytes()

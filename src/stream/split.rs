@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use sink_api::{LaneState, Offset, RowChange, RowOp, TableShape, Value};
+use sink_api::{Column, LaneState, Offset, RowChange, RowOp, Rule, StatementRow, TableShape, Value, Verdict};
 
 use super::{Unit, Work, unit::joins};
+use crate::statement::Statement;
 
 impl Unit {
     /// Returns the tables that the unit writes to, each shape of one once.
@@ -62,8 +63,11 @@ impl Unit {
                 }
                 Work::Truncate(table) if table.name == shape.name => *table = Arc::clone(shape),
                 Work::Statement(statement) if statement.table.name == shape.name => {
-                    same_key(&statement.table, shape)?;
-                    statement.table = Arc::clone(shape);
+                    if same_key_columns(&statement.table, shape) {
+                        statement.table = Arc::clone(shape);
+                    } else {
+                        *work = Work::Refusal(Box::new(outdated(statement)));
+                    }
                 }
                 _ => {}
             }
@@ -120,6 +124,33 @@ fn same_key(old: &TableShape, new: &TableShape) -> Result<(), String> {
         Ok(())
     } else {
         Err("its primary key is another one".to_owned())
+    }
+}
+
+/// Whether a key has the same values in both.
+fn same_key_columns(old: &TableShape, new: &TableShape) -> bool {
+    let columns =
+        |shape: &TableShape| -> Vec<Column> { shape.key.iter().map(|key| shape.columns[key.column].clone()).collect() };
+    same_key(old, new).is_ok() && columns(old) == columns(new)
+}
+
+/// Refuses a statement whose keys were read for another key of the sink's table.
+fn outdated(statement: &Statement) -> StatementRow {
+    let reason = "the key of the sink's table was changed after the statement was read".to_owned();
+    StatementRow {
+        read_id: statement.read_id.clone(),
+        kind: statement.kind,
+        table: Some(statement.table.name.clone()),
+        source_table: statement.source_table.clone(),
+        extent: statement.extent_text(),
+        offset: statement.offset,
+        verdict: Verdict::Refused { rule: Rule::TableChange, reason, again: true },
+        orphans: 0,
+        removed: 0,
+        missing: 0,
+        spared: 0,
+        in_range: 0,
+        confirmed: statement.confirmed,
     }
 }
 

@@ -26,7 +26,8 @@ pub trait Sink: Clone + Send + Sync + 'static {
 
     /// Notes that a stream feeds `table`: the source's own name of the table and the topic's incarnation. Returns `None`
     /// when this stream was the first, else the first one's name; from then on [`RemovalBudget::streams`] names all of
-    /// them. Idempotent; made before the first write to the table.
+    /// them. Idempotent; made before the first write to the table. A claim that is taken away while its lane goes on
+    /// writing is made again by the lane's next unit of work.
     ///
     /// # Errors
     /// `Transient` when the sink is away.
@@ -145,11 +146,15 @@ pub trait Unit: Send {
     fn difference(&mut self, query: &DifferenceQuery<'_>)
     -> impl Future<Output = Result<Difference, SinkError>> + Send;
 
-    /// Returns what the caps of `table` need.
+    /// Returns what a removal from `table` by a statement of `source` (the source's own name of the table) depends on.
     ///
     /// # Errors
     /// By class; after an error the unit is dead.
-    fn removal_budget(&mut self, table: &TableShape) -> impl Future<Output = Result<RemovalBudget, SinkError>> + Send;
+    fn removal_budget(
+        &mut self,
+        table: &TableShape,
+        source: &str,
+    ) -> impl Future<Output = Result<RemovalBudget, SinkError>> + Send;
 
     /// Keeps copies of the rows of `removal.keys` and removes them. Returns how many there were.
     ///
@@ -231,6 +236,7 @@ pub struct RemovalBudget {
     pub removed_last_day: u64,
     /// About how many rows the table has.
     pub rows: u64,
-    /// The streams that feed the table, by name, when there is more than one.
+    /// The streams that feed the table, by name, when any of them is another one than the statement's own: its source
+    /// by the lane's topic.
     pub streams: Vec<String>,
 }

@@ -4,20 +4,21 @@
 //! lock outlives it; or, when it is dropped in the middle (a future that was cancelled), by closing the connection,
 //! which makes the server roll back. The next unit opens a new one.
 
-use std::{fmt, sync::Arc};
+use std::{collections::HashSet, fmt, sync::Arc};
 
 use sink_api::{
     Batch, Difference, DifferenceQuery, ErrorClass, KeyList, LaneId, LaneState, Offset, ReadId, Removal, RemovalBudget,
-    SinkError, SinkLane, StatementRow, TableShape, Unit, Written,
+    SinkError, SinkLane, StatementRow, TableName, TableShape, Unit, Written,
 };
 use sqlx::{AssertSqlSafe, SqlSafeStr, postgres::PgArguments};
 
 use crate::{
-    Shared, catalog,
+    Shared,
+    catalog::{self, fingerprint},
     connect::Session,
     difference,
     errors::{self, classify},
-    frontier, removal, statement,
+    frontier, removal, statement, stream,
     tables::{LanePlans, outdated},
     write,
 };
@@ -102,7 +103,7 @@ impl SinkLane for PostgresLane {
         self.begin_transaction().await?;
         let expected = expected.map(|state| state.next_offset);
         // From here on a drop closes the connection.
-        let mut unit = PostgresUnit { lane: self, expected, live: true };
+        let mut unit = PostgresUnit { lane: self, expected, live: true, checked: HashSet::new() };
         let Parts { session, id, epoch, .. } = unit.parts()?;
         let result = match frontier::look(session, id, epoch).await {
             Ok(row) => frontier::check_expected(&row, id, expected),
@@ -114,7 +115,7 @@ impl SinkLane for PostgresLane {
 
     async fn committed(&mut self) -> Result<Option<LaneState>, SinkError> {
         self.begin_transaction().await?;
-        let mut unit = PostgresUnit { lane: self, expected: None, live: true };
+        let mut unit = PostgresUnit { lane: self, expected: None, live: true, checked: HashSet::new() };
         // A commit in doubt holds the row until it is in or out.
         let Parts { session, id, epoch, .. } = unit.parts()?;
         let result = frontier::lock(session, id, epoch).await;
@@ -131,6 +132,8 @@ pub struct PostgresUnit<'a> {
     /// The offset that was committed when it began.
     expected: Option<Offset>,
     live: bool,
+    /// Tables that were locked and found to be as they were described.
+    checked: HashSet<TableName>,
 }
 
 impl fmt::Debug for PostgresUnit<'_> {
@@ -157,6 +160,31 @@ impl PostgresUnit<'_> {
         result
     }
 
+    /// Makes sure that a table is as `shape` has it, until the unit ends; once a unit.
+    async fn check(&mut self, shape: &Arc<TableShape>) -> Result<(), SinkError> {
+        if self.checked.contains(&shape.name) {
+            return Ok(());
+        }
+        let Parts { shared, session, plans, id, .. } = self.parts()?;
+        let result = async {
+            fingerprint::lock(session, &shape.name).await?;
+            stream::keep(session, &shared.streams.of(&shape.name, id), id).await?;
+            let known = plans.of(&shared.tables, session, shape).await?.table.fingerprint.clone();
+            if fingerprint::read(session, &shape.name).await? == known {
+                return Ok(());
+            }
+            let now = catalog::describe(session, &shape.name).await?;
+            plans.forget(&shape.name);
+            let same = *now.shape == **shape;
+            shared.tables.remember(now);
+            if same { Ok(()) } else { Err(outdated(&shape.name)) }
+        };
+        let result = result.await;
+        self.settle(result).await?;
+        self.checked.insert(shape.name.clone());
+        Ok(())
+    }
+
     /// Returns the parts that a step works with.
     fn parts(&mut self) -> Result<Parts<'_>, SinkError> {
         if !self.live {
@@ -178,6 +206,9 @@ struct Parts<'p> {
 
 impl Unit for PostgresUnit<'_> {
     async fn write(&mut self, batch: &Batch) -> Result<Written, SinkError> {
+        for changes in &batch.tables {
+            self.check(&changes.table).await?;
+        }
         let Parts { shared, session, plans, .. } = self.parts()?;
         let result = write::batch(session, &shared.tables, plans, batch).await;
         let mut result = self.settle(result).await;
@@ -219,6 +250,7 @@ impl Unit for PostgresUnit<'_> {
     }
 
     async fn difference(&mut self, query: &DifferenceQuery<'_>) -> Result<Difference, SinkError> {
+        self.check(query.table).await?;
         let Parts { shared, session, plans, .. } = self.parts()?;
         let result = match plans.of(&shared.tables, session, query.table).await {
             Ok(plans) => difference::find(session, &plans.table, query).await,
@@ -227,20 +259,21 @@ impl Unit for PostgresUnit<'_> {
         self.settle(result).await
     }
 
-    async fn removal_budget(&mut self, table: &TableShape) -> Result<RemovalBudget, SinkError> {
-        let Parts { shared, session, .. } = self.parts()?;
+    async fn removal_budget(&mut self, table: &TableShape, source: &str) -> Result<RemovalBudget, SinkError> {
+        let Parts { shared, session, id, .. } = self.parts()?;
         let known = match shared.tables.known(&table.name) {
             Some(known) => Ok(known),
             None => catalog::describe(session, &table.name).await,
         };
         let result = match known {
-            Ok(known) => removal::budget(session, &known).await,
+            Ok(known) => removal::budget(session, &known, source, id).await,
             Err(error) => Err(error),
         };
         self.settle(result).await
     }
 
     async fn remove(&mut self, removal: &Removal<'_>) -> Result<u64, SinkError> {
+        self.check(removal.table).await?;
         let Parts { shared, session, plans, id, .. } = self.parts()?;
         let result = match plans.of(&shared.tables, session, removal.table).await {
             Ok(plans) => removal::remove(session, &plans.table, id, removal).await,

@@ -55,6 +55,7 @@ pub use overview::{FrontierView, Overview, RemovedView, StatementView, StreamVie
 pub use schema::schema_sql;
 
 use connect::{Connector, Session};
+use stream::Streams;
 use tables::Tables;
 
 /// A PostgreSQL database as a sink.
@@ -67,6 +68,7 @@ pub struct PostgresSink {
 pub(crate) struct Shared {
     pub(crate) connector: Connector,
     pub(crate) tables: Tables,
+    pub(crate) streams: Streams,
     owner: String,
     /// The connection for everything that no lane does.
     control: Mutex<Option<Session>>,
@@ -92,6 +94,7 @@ impl PostgresSink {
             shared: Arc::new(Shared {
                 connector,
                 tables: Tables::default(),
+                streams: Streams::default(),
                 owner: config.owner.clone(),
                 control: Mutex::new(Some(session)),
             }),
@@ -185,7 +188,9 @@ impl Sink for PostgresSink {
     async fn claim_table(&self, table: &TableName, source: &str, lane: &LaneId) -> Result<Option<String>, SinkError> {
         let mut control = self.control().await?;
         let result = stream::claim(control.session(), table, source, lane).await;
-        control.end(result).await
+        let holder = control.end(result).await?;
+        self.shared.streams.remember(table, source, lane);
+        Ok(holder)
     }
 
     async fn held(&self, lane: &LaneId, most: usize) -> Result<Vec<HeldStatement>, SinkError> {

@@ -98,12 +98,19 @@ async fn count(session: &mut Session, table: &Table, lane: &LaneId, removed: u64
 }
 
 /// Returns what the caps need.
-pub(crate) async fn budget(session: &mut Session, table: &Table) -> Result<RemovalBudget, SinkError> {
+pub(crate) async fn budget(
+    session: &mut Session,
+    table: &Table,
+    source: &str,
+    lane: &LaneId,
+) -> Result<RemovalBudget, SinkError> {
     let fail = |error: sqlx::Error| classify(&table.doing("look up the removals of"), &error);
     let mut arguments = PgArguments::default();
     let _ = arguments.add(&table.shape.name.schema);
     let _ = arguments.add(&table.shape.name.name);
     let _ = arguments.add(&table.sql);
+    let _ = arguments.add(source);
+    let _ = arguments.add(uuid(&lane.topic_id));
     let row = session.own_optional(BUDGET, arguments).await.map_err(fail)?;
     let row = row.ok_or_else(|| fail(sqlx::Error::RowNotFound))?;
     let removed: i64 = row.try_get("removed").map_err(fail)?;
@@ -123,9 +130,9 @@ pub(crate) async fn budget(session: &mut Session, table: &Table) -> Result<Remov
     Ok(RemovalBudget {
         removed_last_day: u64::try_from(removed).unwrap_or_default(),
         rows: u64::try_from(rows).unwrap_or_default(),
-        streams: match row.try_get::<i64, _>("streams").map_err(fail)? {
-            0 | 1 => Vec::new(),
-            _ => stream::several(session, &table.shape.name).await.map_err(fail)?,
+        streams: match row.try_get("alone").map_err(fail)? {
+            true => Vec::new(),
+            false => stream::others(session, &table.shape.name, source, lane).await.map_err(fail)?,
         },
     })
 }
@@ -148,7 +155,8 @@ const BUDGET: &str = "
 SELECT
     (SELECT coalesce(sum(removed), 0)::int8 FROM sink_repair.removal_count
      WHERE table_schema = $1 AND table_name = $2 AND hour > now() - interval '25 hours') AS removed,
-    (SELECT count(*) FROM sink_repair.stream WHERE table_schema = $1 AND table_name = $2) AS streams,
+    NOT EXISTS (SELECT FROM sink_repair.stream
+     WHERE table_schema = $1 AND table_name = $2 AND (source <> $4 OR topic_id <> $5)) AS alone,
     coalesce(sum(size.pages), 0)::int8 AS pages,
     coalesce(sum(CASE WHEN c.relpages > 0 AND c.reltuples >= 0 THEN c.reltuples / c.relpages * size.pages END), 0)::int8
         AS estimate,

@@ -1,5 +1,10 @@
 //! Which stream feeds which table: one source and one topic, or statements on the table are void.
 
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+};
+
 use sink_api::{LaneId, SinkError, TableName, TopicId};
 use sqlx::{
     Arguments, Row,
@@ -16,13 +21,8 @@ pub(crate) async fn claim(
     lane: &LaneId,
 ) -> Result<Option<String>, SinkError> {
     let fail = |error: sqlx::Error| classify(&format!("claim table {table}"), &error);
-    let mut arguments = table_arguments(table);
-    let _ = arguments.add(source);
-    let _ = arguments.add(&lane.topic);
-    let _ = arguments.add(frontier::uuid(&lane.topic_id));
-    let _ = arguments.add(&lane.name);
     session.begin().await.map_err(fail)?;
-    session.own(CLAIM, arguments).await.map_err(fail)?;
+    session.own(CLAIM, claim_arguments(table, source, lane)).await.map_err(fail)?;
     let rows = session.own_all(HOLDERS, table_arguments(table)).await.map_err(fail)?;
     session.commit().await.map_err(fail)?;
     let row = rows.first().ok_or_else(|| fail(sqlx::Error::RowNotFound))?;
@@ -34,10 +34,59 @@ pub(crate) async fn claim(
     describe(row).map(Some).map_err(fail)
 }
 
-/// Returns the streams that feed a table, when there is more than one.
-pub(crate) async fn several(session: &mut Session, table: &TableName) -> Result<Vec<String>, sqlx::Error> {
+/// The claims that this process has made.
+#[derive(Debug, Default)]
+pub(crate) struct Streams {
+    claimed: Mutex<HashMap<TableName, Vec<(TopicId, String)>>>,
+}
+
+impl Streams {
+    pub(crate) fn remember(&self, table: &TableName, source: &str, lane: &LaneId) {
+        let mut claimed = self.claimed.lock().unwrap_or_else(PoisonError::into_inner);
+        let claims = claimed.entry(table.clone()).or_default();
+        let claim = (lane.topic_id, source.to_owned());
+        if !claims.contains(&claim) {
+            claims.push(claim);
+        }
+    }
+
+    /// Returns the claims of a lane's topic on a table.
+    pub(crate) fn of(&self, table: &TableName, lane: &LaneId) -> Claims {
+        let claimed = self.claimed.lock().unwrap_or_else(PoisonError::into_inner);
+        let claims = claimed.get(table).into_iter().flatten().filter(|(topic_id, _)| *topic_id == lane.topic_id);
+        Claims { table: table.clone(), sources: claims.map(|(_, source)| source.clone()).collect() }
+    }
+}
+
+/// A table and the sources that a lane has claimed it for.
+#[derive(Debug)]
+pub(crate) struct Claims {
+    table: TableName,
+    sources: Vec<String>,
+}
+
+/// Makes a lane's claims again where someone has reset them: it goes on writing.
+pub(crate) async fn keep(session: &mut Session, claims: &Claims, lane: &LaneId) -> Result<(), SinkError> {
+    for source in &claims.sources {
+        let kept = session.own(CLAIM, claim_arguments(&claims.table, source, lane)).await;
+        kept.map_err(|error| classify(&format!("claim table {}", claims.table), &error))?;
+    }
+    Ok(())
+}
+
+/// Returns the streams that feed a table, when any of them is another one than `source` by the lane's topic.
+pub(crate) async fn others(
+    session: &mut Session,
+    table: &TableName,
+    source: &str,
+    lane: &LaneId,
+) -> Result<Vec<String>, sqlx::Error> {
     let rows = session.own_all(HOLDERS, table_arguments(table)).await?;
-    if rows.len() < 2 { Ok(Vec::new()) } else { rows.iter().map(describe).collect() }
+    let mut alone = true;
+    for row in &rows {
+        alone &= row.try_get::<&str, _>(0)? == source && frontier::topic_id(row, "topic_id")? == lane.topic_id;
+    }
+    if alone { Ok(Vec::new()) } else { rows.iter().map(describe).collect() }
 }
 
 fn describe(row: &PgRow) -> Result<String, sqlx::Error> {
@@ -58,6 +107,15 @@ fn table_arguments(table: &TableName) -> PgArguments {
     let mut arguments = PgArguments::default();
     let _ = arguments.add(&table.schema);
     let _ = arguments.add(&table.name);
+    arguments
+}
+
+fn claim_arguments(table: &TableName, source: &str, lane: &LaneId) -> PgArguments {
+    let mut arguments = table_arguments(table);
+    let _ = arguments.add(source);
+    let _ = arguments.add(&lane.topic);
+    let _ = arguments.add(frontier::uuid(&lane.topic_id));
+    let _ = arguments.add(&lane.name);
     arguments
 }
 

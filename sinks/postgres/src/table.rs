@@ -24,6 +24,8 @@ pub(crate) struct Table {
     pub(crate) other_unique: bool,
     /// Whether the server insists on making a column's values itself.
     pub(crate) identity_always: bool,
+    /// Of the definition that all this was read from.
+    pub(crate) fingerprint: String,
 }
 
 /// How a column travels.

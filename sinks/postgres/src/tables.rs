@@ -64,6 +64,11 @@ pub(crate) struct LanePlans {
 }
 
 impl LanePlans {
+    /// Drops what was built for a table.
+    pub(crate) fn forget(&mut self, name: &TableName) {
+        self.plans.remove(name);
+    }
+
     /// Returns the plans of the table that `shape` is of.
     pub(crate) async fn of(
         &mut self,

@@ -1,11 +1,15 @@
 //! A record that cannot be applied is parked, or stops its lane; it is never passed over.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use sink_api::{KeyType, Offset};
+use tokio_util::sync::CancellationToken;
 
-use super::{Parking, change, lane_id, orders, record, run, sink};
-use crate::apply::lane::LaneEnd;
+use super::{Parking, change, lane, lane_id, orders, record, run, sink};
+use crate::{apply::lane::LaneEnd, metrics::Metrics, status::StatusBoard};
 
 #[tokio::test]
 async fn a_bad_record_stops_the_lane_before_it_and_is_not_skipped_by_a_restart() {
@@ -62,4 +66,41 @@ async fn a_record_that_the_sink_refuses_stops_the_lane_before_it() {
     assert!(matches!(&end, LaneEnd::Failed { what, .. } if what.contains("offset 2")), "{end:?}");
     assert_eq!(sink.state(&lane_id()).map(|state| state.next_offset), Some(Offset(2)));
     assert_eq!(sink.rows(&orders()).len(), 2);
+}
+
+/// Its row at the source was mended, or the sink was: a copy of it is no repetition of what the sink has.
+#[tokio::test]
+async fn a_copy_of_a_row_that_was_parked_is_written() {
+    let sink = sink();
+    let key = sink_api::Key::encode(&[KeyType::Int], &[sink_api::KeyValue::Int(2)]).unwrap();
+    sink.poison(&orders(), &key, true);
+    let parked = Arc::new(Mutex::new(Vec::new()));
+    let metrics = Arc::new(Metrics::new());
+    let board = StatusBoard::new("test", "group", "memory", Arc::clone(&metrics));
+    let (mut lane, _) = lane(&sink, vec![change(0, 2)], Parking::keeping(&parked), metrics, &board, false).await;
+    let (more, coming) = tokio::sync::mpsc::unbounded_channel();
+    lane.records.more = Some(coming);
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(lane.run(stop.clone()));
+    let frontier = |offset| sink.state(&lane_id()).is_some_and(|state| state.next_offset == Offset(offset));
+    while !frontier(1) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    // What the lane was told of the unit comes right behind its commit.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    sink.poison(&orders(), &key, false);
+
+    let mut copy = change(1, 2);
+    let value = String::from_utf8(copy.value.unwrap().to_vec()).unwrap();
+    let value =
+        value.replace(r#""op":"c""#, r#""op":"r""#).replace(r#""txId":7"#, r#""snapshot":"incremental","txId":7"#);
+    copy.value = Some(value.into_bytes().into());
+    more.send(copy).unwrap();
+
+    while !frontier(2) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    stop.cancel();
+    assert_eq!(running.await.unwrap(), LaneEnd::Stopped);
+    assert_eq!((parked.lock().unwrap().len(), sink.rows(&orders()).len()), (1, 1));
 }

@@ -93,7 +93,7 @@ impl Unit for MemoryUnit<'_> {
         })
     }
 
-    async fn removal_budget(&mut self, table: &TableShape) -> Result<RemovalBudget, SinkError> {
+    async fn removal_budget(&mut self, table: &TableShape, source: &str) -> Result<RemovalBudget, SinkError> {
         self.act("count removed rows", |unit, store| {
             let overlay = unit.tables.entry(table.name.clone()).or_default();
             let rows = overlay.keys(store.table(&table.name)?, &crate::Extent::Range(crate::KeyRange::ALL)).len();
@@ -101,7 +101,8 @@ impl Unit for MemoryUnit<'_> {
             let removed = store.removed.iter().chain(&unit.removed);
             let removed = removed.filter(|copy| copy.table == table.name && copy.at > since).count();
             let streams = store.streams.get(&table.name).map_or(&[][..], Vec::as_slice);
-            let streams = if streams.len() < 2 { &[] } else { streams };
+            let own = (source.to_owned(), unit.lane.id.topic_id);
+            let streams = if streams.iter().all(|stream| *stream == own) { &[] } else { streams };
             let streams = streams.iter().map(|(source, topic)| format!("{source} of topic id {topic}")).collect();
             Ok(RemovalBudget { removed_last_day: removed as u64, rows: rows as u64, streams })
         })

@@ -4,6 +4,7 @@
 //! or a removal do something else than it says.
 
 mod columns;
+pub(crate) mod fingerprint;
 mod hazards;
 mod key;
 mod relation;
@@ -20,6 +21,8 @@ use crate::{
 
 /// Reads a table's shape; inside a transaction.
 pub(crate) async fn describe(session: &mut Session, name: &TableName) -> Result<Arc<Table>, SinkError> {
+    // First: what changes while the rest is read is seen as a change later.
+    let fingerprint = fingerprint::read(session, name).await?;
     let relation = relation::read(session, name).await?;
     let columns = columns::read(session, name, &relation).await?;
     let key = key::read(session, name, &relation, &columns).await?;
@@ -70,5 +73,6 @@ pub(crate) async fn describe(session: &mut Session, name: &TableName) -> Result<
         key: parts,
         other_unique,
         identity_always,
+        fingerprint,
     }))
 }

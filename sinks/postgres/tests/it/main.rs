@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod changed_tables;
 mod contract;
 mod exactly_once;
 mod failures;

@@ -144,7 +144,7 @@ async fn undo_fits_generated_and_identity_columns() {
 async fn budget(bench: &mut Bench) -> RemovalBudget {
     let table = bench.table.clone();
     let mut unit = bench.lane.begin(bench.state.as_ref()).await.unwrap();
-    unit.removal_budget(&table).await.unwrap()
+    unit.removal_budget(&table, "inventory.t").await.unwrap()
 }
 
 #[tokio::test]
@@ -165,7 +165,7 @@ async fn the_budget_counts_removals_of_the_last_day_by_all_lanes_whatever_is_for
     let removal = Removal { table: &table, keys: &keys(&[int(4)]), read_id: &ReadId("r".into()), offset: Offset(1) };
     unit.remove(&removal).await.unwrap();
     assert_eq!(
-        unit.removal_budget(&table).await.unwrap(),
+        unit.removal_budget(&table, "inventory.t").await.unwrap(),
         RemovalBudget { removed_last_day: 4, rows: 6, streams: Vec::new() }
     );
     drop(unit);

@@ -127,22 +127,33 @@ pub(super) async fn a_table_belongs_to_the_stream_that_claimed_it_first(fixture:
     assert_eq!(claim(ITEMS, "shop.inventory.items", &lane(0)).await, None);
 }
 
-pub(super) async fn the_budget_names_all_streams_of_a_table_that_has_several(fixture: &impl Fixture) {
+pub(super) async fn the_budget_names_all_streams_of_a_table_that_another_one_feeds(fixture: &impl Fixture) {
     let sink = fixture.sink();
     let shape = sink.describe(&table(ITEMS)).await.expect("the table is there");
     let mut claimed = sink.claim(&lane(0)).await.expect("the sink is there");
 
-    sink.claim_table(&table(ITEMS), "shop.inventory.items", &lane(0)).await.expect("the sink is there");
+    let source = "inventory.items";
+    sink.claim_table(&table(ITEMS), source, &lane(0)).await.expect("the sink is there");
     let mut unit = claimed.lane.begin(None).await.expect("the lane is this owner's");
-    let one = unit.removal_budget(&shape).await.expect("the budget can be read").streams;
+    let one = unit.removal_budget(&shape, source).await.expect("the budget can be read").streams;
+    let of_another = unit.removal_budget(&shape, "inventory.things").await.expect("the budget can be read").streams;
     drop(unit);
-    sink.claim_table(&table(ITEMS), "shop.archive.items", &lane(0)).await.expect("the sink is there");
+    let moved = LaneId { topic_id: TopicId([9; 16]), ..lane(0) };
+    let mut later = sink.claim(&moved).await.expect("the sink is there");
+    let mut unit = later.lane.begin(None).await.expect("the lane is this owner's");
+    let of_another_topic = unit.removal_budget(&shape, source).await.expect("the budget can be read").streams;
+    drop(unit);
+    let mut claimed = sink.claim(&lane(0)).await.expect("the sink is there");
+    sink.claim_table(&table(ITEMS), "archive.items", &lane(0)).await.expect("the sink is there");
     let mut unit = claimed.lane.begin(None).await.expect("the lane is this owner's");
-    let two = unit.removal_budget(&shape).await.expect("the budget can be read").streams;
+    let two = unit.removal_budget(&shape, source).await.expect("the budget can be read").streams;
 
     assert_eq!(one, Vec::<String>::new());
+    for other in [&of_another, &of_another_topic] {
+        assert!(matches!(&other[..], [only] if only.contains("inventory.items")), "{other:?}");
+    }
     assert_eq!(two.len(), 2, "{two:?}");
-    assert!(two[0].contains("shop.inventory.items") && two[1].contains("shop.archive.items"), "{two:?}");
+    assert!(two[0].contains("inventory.items") && two[1].contains("archive.items"), "{two:?}");
 }
 
 /// Claims a lane and commits a unit without content.

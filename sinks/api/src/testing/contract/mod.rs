@@ -123,7 +123,7 @@ pub async fn assert_contract<F: Fixture>(make: impl AsyncFn() -> F) {
             lanes_of_other_partitions_topics_and_workers_are_apart,
             the_state_of_another_incarnation_is_reported_and_not_used,
             a_table_belongs_to_the_stream_that_claimed_it_first,
-            the_budget_names_all_streams_of_a_table_that_has_several,
+            the_budget_names_all_streams_of_a_table_that_another_one_feeds,
         }
         fences {
             a_commit_replaces_only_the_state_that_it_expects,

@@ -143,10 +143,10 @@ pub(super) async fn the_budget_counts_removals_of_a_day_and_of_the_unit(fixture:
     let (items, keys, read) = (rig.items.clone(), item_keys(&[4]), read_id("r4"));
 
     let mut unit = rig.begin().await;
-    let before = unit.removal_budget(&items).await.expect("removals can be counted");
+    let before = unit.removal_budget(&items, "inventory.items").await.expect("removals can be counted");
     let removal = Removal { table: &items, keys: &keys, read_id: &read, offset: Offset(1) };
     unit.remove(&removal).await.expect("rows can be removed");
-    let after = unit.removal_budget(&items).await.expect("removals can be counted");
+    let after = unit.removal_budget(&items, "inventory.items").await.expect("removals can be counted");
 
     assert_eq!((before.removed_last_day, after.removed_last_day), (2, 3));
 }
