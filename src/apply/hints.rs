@@ -57,6 +57,15 @@ pub(super) fn unreadable(id: &LaneId, error: &PartitionError) -> String {
     }
 }
 
+/// Of a lane whose place at the sink was taken while Kafka left it its partition.
+pub(super) fn fenced(id: &LaneId) -> String {
+    format!(
+        "another worker named {} has claimed the lane, or someone ran `sink-repair reset`: see that no worker of the same \
+         --name runs in another group, then start this one again",
+        shell_word(&id.name)
+    )
+}
+
 /// Of a truncate that is not to be applied.
 pub(super) fn truncated(id: &LaneId, table: &TableName, next: impl Display) -> String {
     format!("{}; or start with --truncate apply if the topic has one partition and one table", by_hand(id, table, next))

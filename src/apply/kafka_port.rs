@@ -45,6 +45,10 @@ impl RecordStream for KafkaRecords {
         self.records.caught_up()
     }
 
+    async fn partition_count(&mut self) -> Option<i32> {
+        self.records.partition_count().await.ok()
+    }
+
     fn commit(&self, next_offset: Offset) {
         self.records.commit(next_offset);
     }

@@ -119,6 +119,11 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
                 None => None,
             };
             if writing.is_none() && due.is_some_and(|due| due <= Instant::now()) {
+                if builder.has_statements() {
+                    let asked = stop.run_until_cancelled(self.records.partition_count()).await;
+                    let Some(partitions) = asked.flatten() else { return self.finish(None).await };
+                    self.sequencer.partitions(partitions, &mut builder);
+                }
                 writing =
                     self.start(builder.finish(self.sequencer.state()), std::mem::take(&mut timestamps), held.take());
                 opened = None;

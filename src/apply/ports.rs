@@ -20,6 +20,10 @@ pub trait RecordStream: Send + 'static {
     /// Whether every record up to the end seen at the start was returned.
     fn caught_up(&self) -> bool;
 
+    /// Asks for the topic's partition count as it is now, until there is an answer; `None` when the partition was taken
+    /// away before. Cancel safe.
+    fn partition_count(&mut self) -> impl Future<Output = Option<i32>> + Send;
+
     /// Lets Kafka know the frontier. Never waits.
     fn commit(&self, next_offset: Offset);
 }

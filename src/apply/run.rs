@@ -29,7 +29,7 @@ use crate::{
     config::{ApplySettings, StartAt as ConfiguredStart},
     decode::{DecodeSettings, Decoder},
     http::Heartbeat,
-    kafka::{self, Assignment, ClientSettings, Consumer, GroupEvent, PartitionError, Producer, StartAt},
+    kafka::{self, Assignment, ClientSettings, Consumer, Ending, GroupEvent, PartitionError, Producer, StartAt},
     metrics::Metrics,
     status::StatusBoard,
     stream::{Limits, Sequencer},
@@ -37,6 +37,10 @@ use crate::{
 
 /// How long a stopping worker waits for the units in hand.
 pub(super) const GRACE: Duration = Duration::from_secs(8);
+
+/// How long Kafka may take to say that a fenced lane's partition is another worker's. One that stood still beyond its
+/// session hears it with its next heartbeat; who hears nothing still has the partition, and nobody else works on it.
+const TAKEN_WITHIN: Duration = Duration::from_secs(15);
 
 /// How many statements that an earlier life of a lane held are shown: as many as a person looks at.
 const HELD_SHOWN: usize = 100;
@@ -118,7 +122,7 @@ impl<S: Sink> Worker<S> {
         };
         let status = self.board.lane(&partition.topic, partition.partition);
         let mut observer = Observer::new(id.clone(), Arc::clone(&self.metrics), status);
-        let taken = assignment.taken();
+        let (taken, taken_later) = (assignment.taken(), assignment.taken());
         let prepared = tokio::select! {
             // First: a partition that is being taken needs no place any more.
             biased;
@@ -152,7 +156,7 @@ impl<S: Sink> Worker<S> {
             id: id.clone(),
             settings: Arc::clone(&self.lane),
             sink: self.sink.clone(),
-            records: KafkaRecords { records, lane: id },
+            records: KafkaRecords { records, lane: id.clone() },
             outlet,
             observer,
             waits: waited,
@@ -162,7 +166,28 @@ impl<S: Sink> Worker<S> {
             sequencer,
             writer: Some(writer),
         };
-        lane.run(self.stop.clone()).await
+        match lane.run(self.stop.clone()).await {
+            LaneEnd::Fenced(what) => self.fenced(id, what, taken_later).await,
+            end => end,
+        }
+    }
+
+    /// Ends a fenced lane: in silence when Kafka takes its partition as well, for whoever has it now works on it; else
+    /// the partition stays here with nobody to work on it, and a person must know.
+    async fn fenced(&self, id: LaneId, what: String, taken: impl Future<Output = Ending>) -> LaneEnd {
+        tokio::select! {
+            biased;
+            _ = taken => return LaneEnd::Fenced(what),
+            () = self.stop.cancelled() => return LaneEnd::Fenced(what),
+            () = tokio::time::sleep(TAKEN_WITHIN) => {}
+        }
+        let end = LaneEnd::Failed {
+            what: format!("{id}: {what}, and Kafka has not taken the partition from this worker"),
+            hint: hints::fenced(&id),
+        };
+        let status = self.board.lane(&id.topic, id.partition);
+        Observer::new(id, Arc::clone(&self.metrics), status).ended(&end);
+        end
     }
 
     /// Takes the lane over at the sink and finds its place in the log.

@@ -17,6 +17,7 @@ use crate::{
 const CHANGED_KEYS: u64 = 1_000_000;
 
 /// Why a statement proves nothing.
+#[derive(Clone, Debug)]
 pub(super) struct Refusal {
     pub(super) rule: Rule,
     pub(super) reason: String,
@@ -95,13 +96,20 @@ fn is_whole(added: Added) -> Result<(), Refusal> {
     }
 }
 
+/// Checks that every key's changes have come through one partition.
+pub(super) fn keys_stayed(start: &Start) -> Result<(), Refusal> {
+    let Start { first_partition_count: first, partition_count: now, .. } = *start;
+    if first == now {
+        return Ok(());
+    }
+    let reason = format!("the topic had {first} partitions and has {now} now, so keys have moved");
+    Err(Refusal::final_by(Rule::Scope, reason))
+}
+
 /// Checks what can be checked without the stream.
 fn admit(start: &Start, claim: &Claim, extent: &Extent, selected: &KeySet) -> Result<(), Refusal> {
-    let Start { first_partition_count: first, partition_count: now, .. } = *start;
-    if first != now {
-        let reason = format!("the topic had {first} partitions and has {now} now, so keys have moved");
-        return Err(Refusal::final_by(Rule::Scope, reason));
-    }
+    keys_stayed(start)?;
+    let now = start.partition_count;
     if now != 1 && claim.kind != StatementKind::Absence {
         let reason = format!("the topic has {now} partitions; statements are taken on topics of one partition");
         return Err(Refusal::final_by(Rule::Scope, reason));

@@ -31,19 +31,22 @@ impl Step {
             Step::Refusal(row) => Some(Step::Refusal(row)),
             Step::Statement(statement) => {
                 let reason = "it stands before the place where this lane began to apply".to_owned();
-                let refused = Refusal { rule: Rule::Window, reason, again: true };
-                let statement = *statement;
-                Some(row(
-                    statement.read_id.clone(),
-                    statement.kind,
-                    Some(statement.table.name.clone()),
-                    statement.source_table.clone(),
-                    statement.extent_text(),
-                    statement.offset,
-                    refused,
-                ))
+                Some(Step::refused(&statement, Refusal { rule: Rule::Window, reason, again: true }))
             }
         }
+    }
+
+    /// Refuses a statement that was complete.
+    pub(super) fn refused(statement: &Statement, refused: Refusal) -> Step {
+        row(
+            statement.read_id.clone(),
+            statement.kind,
+            Some(statement.table.name.clone()),
+            statement.source_table.clone(),
+            statement.extent_text(),
+            statement.offset,
+            refused,
+        )
     }
 
     pub(super) fn damaged(read_id: ReadId, offset: Offset, damaged: Damaged) -> Step {

@@ -4,7 +4,7 @@ use std::{mem, sync::Arc};
 
 use sink_api::{LaneState, Offset, RowChange, RowOp, StatementRow, TableShape, Value};
 
-use super::Step;
+use super::{Step, close::Refusal};
 use crate::{decode::BadRecord, statement::Statement};
 
 /// One kind of work, in stream order.
@@ -93,6 +93,21 @@ impl UnitBuilder {
     /// Adds a record to park.
     pub fn park(&mut self, offset: Offset, bad: BadRecord) {
         self.dead_letters.push((offset, bad));
+    }
+
+    /// Whether there is a statement to evaluate.
+    pub fn has_statements(&self) -> bool {
+        self.work.iter().any(|work| matches!(work, Work::Statement(_)))
+    }
+
+    /// Refuses every statement.
+    pub(super) fn refuse_statements(&mut self, refused: &Refusal) {
+        for step in mem::take(&mut self.work) {
+            match step {
+                Work::Statement(statement) => self.push(Step::refused(&statement, refused.clone())),
+                work => self.work.push(work),
+            }
+        }
     }
 
     /// Whether anything is to be done beyond moving the frontier.

@@ -396,6 +396,33 @@ async fn statements_on_a_topic_of_several_partitions_are_refused() -> Result<()>
     Ok(())
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn partitions_added_under_a_running_worker_end_its_statements() -> Result<()> {
+    let bare = Bare::new("added", TABLE).await?;
+    let mut sink = bare.sink().await?;
+    sink.run("INSERT INTO orders VALUES (77, 'orphan'), (78, 'not listed')").await?;
+    let topic = bare.topic();
+    let read = |read_id: &str, selected: Value| {
+        let close = with(chunk(&topic, read_id), |value| value["selected"] = selected);
+        [low(&topic, read_id), close].map(|value| New { partition: Some(0), ..routed(&value) })
+    };
+    let mut worker = bare.apply().start()?;
+    bare.write(read("before", json!([78])).into()).await?;
+    assert_eq!(verdict(&mut sink, "before").await?.named(), "applied");
+
+    test_support::kafka::add_partitions(&bare.stack, &topic, 2).await?;
+    bare.write(read("after", json!([])).into()).await?;
+    bare.write(read("later", json!([])).into()).await?;
+
+    for read_id in ["after", "later"] {
+        let verdict = verdict(&mut sink, read_id).await?;
+        assert_eq!(verdict.named(), "refused scope", "{read_id}");
+        assert_eq!(verdict.reason, "the topic had 1 partitions and has 2 now, so keys have moved", "{read_id}");
+    }
+    assert_eq!(texts(&mut sink, KEYS).await?, ["78"]);
+    worker.stop(std::time::Duration::from_secs(25)).await
+}
+
 /// Signs as docs/protocol.md says: HMAC-SHA256 over the payload, fields sorted, no blanks.
 fn signed(value: &Value, key: &[u8]) -> Value {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).unwrap();

@@ -182,6 +182,39 @@ async fn a_topic_that_is_made_again_under_a_running_worker_stops_its_lane() -> R
     Ok(())
 }
 
+/// Kafka leaves it the partition, so nobody else takes over: in silence it would stand still for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_whose_place_is_moved_under_it_ends_and_says_so() -> Result<()> {
+    let bare = Bare::new("moved", TABLE).await?;
+    let mut sink = bare.sink().await?;
+    let mut worker = bare.apply().start()?;
+    bare.write(vec![bare.row(1, "v")]).await?;
+    counts(&mut sink, "SELECT count(*) FROM orders", 1).await?;
+    let topic = bare.topic();
+    let reset = ["reset", "--name", &bare.name, "--topic", &topic, "--to", "earliest"];
+    let ended = bare.apply().operate(&bare.sink_url(), &reset).await?;
+    assert_eq!(ended.code, 0, "{}", ended.log);
+
+    bare.write(vec![bare.row(2, "v")]).await?;
+
+    assert_eq!(worker.wait(LIMIT * 2).await?.code(), Some(1), "{}", worker.log());
+    assert_says(
+        &worker.log(),
+        &[
+            &format!("{topic}-0: "),
+            "Kafka has not taken the partition from this worker",
+            &format!(
+                "hint: another worker named {} has claimed the lane, or someone ran `sink-repair reset`",
+                bare.name
+            ),
+        ],
+    );
+    assert_eq!(texts(&mut sink, IDS).await?, ["1"]);
+    bare.apply().catches_up().await?;
+    assert_eq!(texts(&mut sink, IDS).await?, ["1", "2"]);
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_topic_that_comes_later_is_waited_for() -> Result<()> {
     let bare = Bare::new("later", TABLE).await?;

@@ -54,6 +54,8 @@ impl Held for NoMemory {
 struct Given {
     records: VecDeque<Record>,
     committed: Arc<Mutex<Option<Offset>>>,
+    /// What Kafka says of the topic's partitions, by how many records are still to come; `None` is no answer.
+    partitions: fn(usize) -> Option<i32>,
     /// Those that come later.
     more: Option<tokio::sync::mpsc::UnboundedReceiver<Record>>,
 }
@@ -76,6 +78,13 @@ impl RecordStream for Given {
 
     fn caught_up(&self) -> bool {
         self.records.is_empty()
+    }
+
+    async fn partition_count(&mut self) -> Option<i32> {
+        match (self.partitions)(self.records.len()) {
+            None => std::future::pending().await,
+            count => count,
+        }
     }
 
     fn commit(&self, next_offset: Offset) {
@@ -209,6 +218,7 @@ async fn lane(
         records: Given {
             records: records.into_iter().filter(|record| record.offset >= frontier).collect(),
             committed: Arc::clone(&committed),
+            partitions: |_| Some(1),
             more: None,
         },
         outlet: parking.clone(),

@@ -1,12 +1,16 @@
 //! Statements at their place between changes, over the sink in memory.
 
+use std::{sync::Arc, time::Duration};
+
 use sink_api::{
     Key, KeyType, KeyValue, Offset, Sink, Value, Verdict,
     testing::{Fault, MemorySink},
 };
 
-use super::{Parking, change, lane_id, marker, orders, run, sink};
-use crate::{apply::lane::LaneEnd, record::Record};
+use tokio_util::sync::CancellationToken;
+
+use super::{Parking, change, lane, lane_id, marker, orders, run, sink};
+use crate::{apply::lane::LaneEnd, metrics::Metrics, record::Record, status::StatusBoard};
 
 const SOURCE: &str = "inventory.orders";
 
@@ -116,4 +120,52 @@ async fn the_group_learns_of_a_record_when_it_is_durable() {
 
     assert!(matches!(end, LaneEnd::Failed { .. }), "{end:?}");
     assert_eq!((committed, sink.state(&lane_id())), (None, None));
+}
+
+/// Runs a lane over `records` with Kafka's answers about the topic's partitions, until its end or `stop`.
+async fn run_asking(
+    sink: &MemorySink,
+    records: Vec<Record>,
+    partitions: fn(usize) -> Option<i32>,
+    stop: CancellationToken,
+) -> LaneEnd {
+    let metrics = Arc::new(Metrics::new());
+    let board = StatusBoard::new("test", "group", "memory", Arc::clone(&metrics));
+    let (mut lane, _) = lane(sink, records, Parking::default(), metrics, &board, true).await;
+    lane.records.partitions = partitions;
+    tokio::time::timeout(Duration::from_secs(20), lane.run(stop)).await.unwrap()
+}
+
+/// From then on a key's changes come through another lane, and its row would look like an orphan here.
+#[tokio::test]
+async fn partitions_that_were_added_by_the_time_a_statement_is_read_refuse_it() {
+    let sink = sink();
+    drift(&sink, 4);
+    let [low, close] = read("r-1", 1, "[1]");
+
+    // What Kafka says before it has given the last record out is too old to count.
+    let asked = |to_come| if to_come == 0 { Some(2) } else { Some(1) };
+    let end = run_asking(&sink, vec![change(0, 1), low, close], asked, CancellationToken::new()).await;
+
+    assert_eq!((end, ids(&sink)), (LaneEnd::CaughtUp, keys(&[1, 4])));
+    let reason = "the topic had 1 partitions and has 2 now, so keys have moved".to_owned();
+    assert_eq!(verdicts(&sink), [Verdict::Refused { rule: sink_api::Rule::Scope, reason, again: false }]);
+}
+
+#[tokio::test]
+async fn a_lane_that_waits_for_the_partition_count_can_be_stopped() {
+    let sink = sink();
+    drift(&sink, 4);
+    let [low, close] = read("r-1", 1, "[1]");
+    let stop = CancellationToken::new();
+
+    let later = stop.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        later.cancel();
+    });
+    let end = run_asking(&sink, vec![change(0, 1), low, close], |_| None, stop).await;
+
+    assert_eq!((end, verdicts(&sink)), (LaneEnd::Stopped, vec![]));
+    assert!(ids(&sink).contains(&keys(&[4])[0]), "a statement without an answer removes nothing");
 }

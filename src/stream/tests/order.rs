@@ -1,6 +1,7 @@
 //! Source and sink agree about the order of keys, and a statement speaks of keys of its partition.
 
 use super::*;
+use crate::stream::{UnitBuilder, Work};
 
 fn close(selected: KeySet, changed: KeySet) -> Part {
     Part { selected, changed, ..chunk("r", &[]) }
@@ -104,4 +105,27 @@ fn statements_are_taken_on_topics_of_one_partition() {
 
         assert_eq!(lane.part(chunk("r", &[])), Refused(Rule::Scope, false));
     }
+}
+
+#[test]
+fn partitions_that_are_added_refuse_the_statements_of_the_unit_and_later_ones() {
+    let mut lane = Lane::new();
+    let mut unit = UnitBuilder::default();
+    lane.low("r").row(put(1, SEEN)).steps.drain(..).for_each(|step| unit.push(step));
+    assert_eq!(lane.part(chunk("r", &[])), Spares(vec![1]));
+    lane.steps.drain(..).for_each(|step| unit.push(step));
+
+    lane.sequencer.partitions(1, &mut unit);
+    assert!(unit.has_statements());
+    lane.sequencer.partitions(2, &mut unit);
+
+    assert!(!unit.has_statements());
+    let work = unit.finish(lane.sequencer.state()).work;
+    let [Work::Rows(_), Work::Refusal(row)] = work.as_slice() else { panic!("{work:?}") };
+    let reason = "the topic had 1 partitions and has 2 now, so keys have moved".to_owned();
+    assert_eq!(row.verdict, Verdict::Refused { rule: Rule::Scope, reason, again: false });
+    lane.low("later");
+    assert_eq!(lane.part(chunk("later", &[])), Refused(Rule::Scope, false));
+    // The next life of the lane, too, must find another count than this one found first.
+    assert_eq!(lane.sequencer.state().partition_count, 1);
 }

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, NewTopic, ResourceSpecifier, TopicReplication};
+use rdkafka::admin::{
+    AdminClient, AdminOptions, AlterConfig, NewPartitions, NewTopic, ResourceSpecifier, TopicReplication,
+};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -101,6 +103,18 @@ pub async fn create_topic(stack: &Stack, topic: &str, partitions: i32, propertie
     let options = AdminOptions::new().operation_timeout(Some(LIMIT));
     for result in admin.create_topics([&new], &options).await.context("create a topic")? {
         result.map_err(|(topic, code)| anyhow!("create topic {topic}: {code}"))?;
+    }
+    Ok(())
+}
+
+/// Adds partitions to a topic, so that it has so many.
+pub async fn add_partitions(stack: &Stack, topic: &str, count: usize) -> Result<()> {
+    let admin: AdminClient<DefaultClientContext> = config(stack).create()?;
+    let options = AdminOptions::new().operation_timeout(Some(LIMIT));
+    for result in
+        admin.create_partitions([&NewPartitions::new(topic, count)], &options).await.context("add partitions")?
+    {
+        result.map_err(|(topic, code)| anyhow!("add partitions to {topic}: {code}"))?;
     }
     Ok(())
 }
