@@ -15,6 +15,7 @@ use crate::{
     decode::{BadRecord, Stage},
     metrics::SparedKeys,
     retry::Backoff,
+    statement::{NOT_IN_TIME, REFUSED_BY_SINK},
     stream::{Unit, Work, merge},
 };
 
@@ -28,7 +29,9 @@ pub struct Writer<S: Sink, O> {
     /// What the sink holds of the lane: `None` before the first commit.
     committed: Option<LaneState>,
     /// The state from which the next unit follows.
-    base: LaneState,
+    pub(super) base: LaneState,
+    /// What the unit in hand has done so far. After a stop: what of it was done before, and is durable.
+    pub(super) done: Report,
     waits: tokio::sync::watch::Sender<Option<Wait>>,
 }
 
@@ -93,36 +96,38 @@ impl<S: Sink, O: Outlet> Writer<S, O> {
         base: LaneState,
         waits: tokio::sync::watch::Sender<Option<Wait>>,
     ) -> Writer<S, O> {
-        Writer { sink, lane, outlet, rules, committed, base, waits }
+        Writer { sink, lane, outlet, rules, committed, base, done: Report::default(), waits }
     }
 
     /// Makes `unit` durable. Transient errors are waited out; a record that the sink refuses is parked, or stops the lane.
     ///
     /// # Errors
-    /// When the lane cannot go on; nothing of the unit is durable then beyond what its frontier says.
+    /// When the lane cannot go on; nothing of the unit is durable then beyond what its frontier (`base`) says, and `done`
+    /// tells what that was.
     pub async fn apply(&mut self, mut unit: Unit) -> Result<Report, Stop> {
-        let mut report = Report::default();
+        self.done = Report::default();
         for (offset, bad) in std::mem::take(&mut unit.dead_letters) {
-            self.park(offset, bad, &mut report).await?;
+            self.park(offset, bad).await?;
         }
-        self.persist(&mut unit, &mut report).await?;
-        Ok(report)
+        self.persist(&mut unit).await?;
+        Ok(std::mem::take(&mut self.done))
     }
 
     /// Commits a unit, or the parts of it that the sink takes.
-    async fn persist(&mut self, unit: &mut Unit, report: &mut Report) -> Result<(), Stop> {
+    async fn persist(&mut self, unit: &mut Unit) -> Result<(), Stop> {
         let mut refreshed = false;
         loop {
-            let error = match self.commit(unit, report).await? {
+            let error = match self.commit(unit).await? {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
             };
             match error.class {
                 ErrorClass::Fenced => return Err(Stop::Fenced(error.to_string())),
-                ErrorClass::Data => return self.isolate(unit, &error, report).await,
+                ErrorClass::Data => return self.isolate(unit, &error).await,
+                ErrorClass::Transient if timed_out(&error) => return self.isolate(unit, &error).await,
                 ErrorClass::Configuration if !refreshed => {
                     refreshed = true;
-                    if !self.refresh(unit, report).await? {
+                    if !self.refresh(unit).await? {
                         return Err(failed(&error, unit));
                     }
                 }
@@ -131,16 +136,18 @@ impl<S: Sink, O: Outlet> Writer<S, O> {
         }
     }
 
-    /// Tries until the sink has taken the unit or has said what is wrong with it. Transient errors end here.
-    async fn commit(&mut self, unit: &Unit, report: &mut Report) -> Result<Result<(), SinkError>, Stop> {
+    /// Tries until the sink has taken the unit or has said what is wrong with it. Transient errors end here, but for a
+    /// unit with statements that takes the sink too long: to try it again for ever would block the stream.
+    async fn commit(&mut self, unit: &Unit) -> Result<Result<(), SinkError>, Stop> {
         let mut backoff = Backoff::default();
         let mut attempts = 0;
+        let mut too_long = 0;
         loop {
             let mut done = Report::default();
             let error = match self.attempt(unit, &mut done).await {
                 Ok(()) => {
                     self.advance(&unit.end);
-                    report.absorb(done);
+                    self.done.absorb(done);
                     self.waits.send_if_modified(|wait| wait.take().is_some());
                     return Ok(Ok(()));
                 }
@@ -151,11 +158,16 @@ impl<S: Sink, O: Outlet> Writer<S, O> {
                 return Ok(Err(error));
             }
             attempts += 1;
+            too_long = if timed_out(&error) { too_long + 1 } else { 0 };
             self.wait(&error, attempts, &mut backoff).await;
             // The commit may have taken effect before its answer was lost.
             if self.settle(unit, &mut backoff, &mut attempts).await? {
-                report.absorb(done);
+                self.done.absorb(done);
                 return Ok(Ok(()));
+            }
+            if too_long >= TOO_LONG_TIMES && unit.work.iter().any(|work| matches!(work, Work::Statement(_))) {
+                self.waits.send_if_modified(|wait| wait.take().is_some());
+                return Ok(Err(error));
             }
         }
     }
@@ -251,43 +263,53 @@ impl<S: Sink, O: Outlet> Writer<S, O> {
     }
 
     /// Reads the shapes of the unit's tables again. Returns whether one had changed and the unit was fitted to it.
-    async fn refresh(&mut self, unit: &mut Unit, report: &mut Report) -> Result<bool, Stop> {
+    async fn refresh(&mut self, unit: &mut Unit) -> Result<bool, Stop> {
         let mut changed = false;
         for table in unit.tables() {
-            let shape = match self.sink.describe(&table.name).await {
-                Ok(shape) => shape,
-                Err(error) => return Err(failed(&error, unit)),
-            };
+            let shape = self.describe(&table, unit).await?;
             if *shape != *table {
                 unit.refit(&shape).map_err(|reason| Stop::Failed {
                     what: format!("{} has changed: {reason}", table.name),
                     hint: "make the sink's table fit the stream again, then restart the worker".to_owned(),
                 })?;
-                report.refreshed.push(shape);
+                self.done.refreshed.push(shape);
                 changed = true;
             }
         }
         Ok(changed)
     }
 
+    /// Reads a table's shape. Transient errors are waited out.
+    async fn describe(&mut self, table: &TableShape, unit: &Unit) -> Result<Arc<TableShape>, Stop> {
+        let mut backoff = Backoff::default();
+        let mut attempts = 0;
+        loop {
+            match self.sink.describe(&table.name).await {
+                Ok(shape) => {
+                    self.waits.send_if_modified(|wait| wait.take().is_some());
+                    return Ok(shape);
+                }
+                Err(error) if error.class == ErrorClass::Transient => {
+                    attempts += 1;
+                    self.wait(&error, attempts, &mut backoff).await;
+                }
+                Err(error) => return Err(failed(&error, unit)),
+            }
+        }
+    }
+
     /// Finds the one record of a unit that the sink refuses, by halves. What goes before it is committed.
-    async fn isolate(&mut self, unit: &Unit, error: &SinkError, report: &mut Report) -> Result<(), Stop> {
+    async fn isolate(&mut self, unit: &Unit, error: &SinkError) -> Result<(), Stop> {
         let (mut first, mut second) = match unit.halves(&self.base) {
             Ok(halves) => halves,
-            Err(work) => return self.refused(unit, work, error, report).await,
+            Err(work) => return self.refused(unit, work, error).await,
         };
-        Box::pin(self.persist(&mut first, report)).await?;
-        Box::pin(self.persist(&mut second, report)).await
+        Box::pin(self.persist(&mut first)).await?;
+        Box::pin(self.persist(&mut second)).await
     }
 
     /// Deals with a unit of one piece of work that the sink refuses.
-    async fn refused(
-        &mut self,
-        unit: &Unit,
-        work: Option<&Work>,
-        error: &SinkError,
-        report: &mut Report,
-    ) -> Result<(), Stop> {
+    async fn refused(&mut self, unit: &Unit, work: Option<&Work>, error: &SinkError) -> Result<(), Stop> {
         let mut rest = Unit { work: Vec::new(), ..unit.clone() };
         match work {
             Some(Work::Rows(rows)) if let [change] = rows.as_slice() => {
@@ -306,25 +328,26 @@ impl<S: Sink, O: Outlet> Writer<S, O> {
                         hint: error.hint.clone().unwrap_or_else(|| BAD_RECORD_HINT.to_owned()),
                     });
                 }
-                self.park(change.offset, bad, report).await?;
+                self.park(change.offset, bad).await?;
             }
             Some(Work::Statement(statement)) => {
                 // In doubt the rows stay: the sink's own rules stand against the removal.
-                let reason = format!("the sink refuses the removal: {error}");
+                let what = if timed_out(error) { NOT_IN_TIME } else { REFUSED_BY_SINK };
+                let reason = format!("{what}: {error}");
                 let verdict = Verdict::Held { rule: Rule::Cascade, reason };
                 let row = barrier::row(statement, &Difference::default(), verdict, 0);
                 rest.work.push(Work::Refusal(Box::new(row)));
             }
             _ => return Err(failed(error, unit)),
         }
-        match self.commit(&rest, report).await? {
+        match self.commit(&rest).await? {
             Ok(()) => Ok(()),
             Err(error) if error.class == ErrorClass::Fenced => Err(Stop::Fenced(error.to_string())),
             Err(error) => Err(failed(&error, unit)),
         }
     }
 
-    async fn park(&mut self, offset: Offset, bad: BadRecord, report: &mut Report) -> Result<(), Stop> {
+    async fn park(&mut self, offset: Offset, bad: BadRecord) -> Result<(), Stop> {
         let mut backoff = Backoff::default();
         let mut attempts = 0;
         while let Err(error) = self.outlet.park(offset, &bad).await {
@@ -346,7 +369,7 @@ impl<S: Sink, O: Outlet> Writer<S, O> {
             self.wait(&error, attempts, &mut backoff).await;
         }
         self.waits.send_if_modified(|wait| wait.take().is_some());
-        report.parked.push((offset, bad));
+        self.done.parked.push((offset, bad));
         Ok(())
     }
 }
@@ -354,6 +377,15 @@ impl<S: Sink, O: Outlet> Writer<S, O> {
 /// What an operator can do about a record that cannot be applied.
 pub const BAD_RECORD_HINT: &str =
     "mend the sink or the record's source, or set --dead-letter-topic to park such records and go on";
+
+/// How often in a row a unit with statements may take the sink too long before the statement at fault is searched. The
+/// first time it may have been the load.
+const TOO_LONG_TIMES: u32 = 2;
+
+/// Whether the sink gave up what took it too long (PostgreSQL's `statement_timeout`).
+fn timed_out(error: &SinkError) -> bool {
+    error.code.as_deref() == Some("57014")
+}
 
 fn failed(error: &SinkError, unit: &Unit) -> Stop {
     Stop::Failed {

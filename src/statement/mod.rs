@@ -21,6 +21,12 @@ pub(crate) use recent::WITHOUT_ID;
 pub(crate) use visibility::{Past, Undecided};
 pub use visibility::{sees, widen};
 
+/// How the reason begins of a statement whose removal the sink's own rules do not let pass.
+pub(crate) const REFUSED_BY_SINK: &str = "the sink refuses the removal";
+
+/// How the reason begins of a statement that takes the sink longer than it lets anything take.
+pub(crate) const NOT_IN_TIME: &str = "the sink did not finish the removal in time";
+
 /// A statement of absence, complete, as it stands at its barrier.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Statement {

@@ -2,15 +2,21 @@
 
 use sink_api::{ReadId, Rule};
 
-use crate::terminal::shell_word;
+use crate::{statement::NOT_IN_TIME, terminal::shell_word};
 
-/// Returns the way out of a held statement.
-pub(super) fn held(rule: Rule, read_id: &ReadId, orphans: u64) -> String {
-    let confirm = format!("sink-repair confirm --read-id {} --up-to {orphans}", shell_word(&read_id.0));
+/// Returns the way out of a statement that was held for `reason`.
+pub(super) fn held(rule: Rule, reason: &str, read_id: &ReadId, orphans: u64) -> String {
+    // The sink and the brokers are the worker's own: they may stand in the environment or in its file.
+    let confirm = format!(
+        "`sink-repair confirm --read-id {} --up-to {orphans}` (with the worker's --sink, --bootstrap-servers, --signal-topic and --signal-key, where neither environment nor --config has them)",
+        shell_word(&read_id.0)
+    );
     match rule {
+        Rule::Cascade if reason.starts_with(NOT_IN_TIME) => "look at the sink for foreign keys that point to the table and have no index, and for triggers on it; then read the range again at the source".to_owned(),
+        Rule::Cascade => "remove first what refers to the rows at the sink, or make the foreign key ON DELETE CASCADE and start with --allow-cascade; then read the range again at the source".to_owned(),
         Rule::Mismatch => "source and sink seem to spell the same keys in two ways: compare some of them, and the key's types on both sides, before anything else".to_owned(),
         Rule::Empty => format!("the source's table was empty: if that is meant: {confirm}"),
-        _ => format!("check at the source that the rows listed in sink_repair.statement should go, then: {confirm}"),
+        _ => format!("check at the source that the rows should go whose keys sink_repair.orphan lists, then: {confirm}"),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sink_api::{Partition, ReadId, Rule, StatementRow};
+use sink_api::{Partition, Rule, StatementKind, StatementRow};
 
 use super::{Attention, AttentionKind, Lane, LaneState};
 use crate::clock::UnixMillis;
@@ -19,15 +19,26 @@ pub(super) struct Item {
 
 impl Item {
     /// Whether both are of one place and kind, and so are counted together. Held statements are each confirmed by their
-    /// read, so they stand alone.
+    /// read, so they stand alone, but for reads of the same keys: the latest of them is the one to confirm.
     pub(super) fn goes_with(&self, other: &Item) -> bool {
-        type Place<'a> = (AttentionKind, &'a str, Partition, Option<&'a str>, Option<Rule>, Option<&'a ReadId>);
-        fn place(item: &Attention) -> Place<'_> {
-            let read = item.read_id.as_ref().filter(|_| item.kind == AttentionKind::Held);
-            (item.kind, &item.topic, item.partition, item.table.as_deref(), item.rule, read)
+        type Place<'a> = (AttentionKind, &'a str, Partition, Option<&'a str>, Option<Rule>);
+        fn place(Item { attention: item, held }: &Item) -> Place<'_> {
+            // A later read of the same keys may be held by another rule.
+            (item.kind, &item.topic, item.partition, item.table.as_deref(), item.rule.filter(|_| held.is_none()))
         }
-        place(&self.attention) == place(&other.attention)
+        let same_keys = match (&self.held, &other.held) {
+            (Some(held), Some(other)) => same_keys(held, other),
+            _ => true,
+        };
+        place(self) == place(other) && same_keys
     }
+}
+
+/// Whether both are about the same keys. The extent of a list of keys is its length only, so there the read decides.
+fn same_keys(held: &StatementRow, other: &StatementRow) -> bool {
+    let ranged = matches!(held.kind, StatementKind::Chunk | StatementKind::ChunkInfo);
+    let same = held.table == other.table && held.kind == other.kind && held.extent == other.extent;
+    held.read_id == other.read_id || (ranged && same)
 }
 
 /// Returns the sink's table, or the source's where the sink's is not known.

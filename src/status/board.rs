@@ -238,7 +238,7 @@ impl LaneStatus {
     fn judged(&self, statement: &StatementRow, now: UnixMillis) {
         let (kind, rule, reason, hint) = match &statement.verdict {
             Verdict::Held { rule, reason } => {
-                let hint = advice::held(*rule, &statement.read_id, statement.orphans);
+                let hint = advice::held(*rule, reason, &statement.read_id, statement.orphans);
                 (AttentionKind::Held, *rule, reason, hint)
             }
             Verdict::Refused { rule, reason, again } => {

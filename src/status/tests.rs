@@ -111,7 +111,8 @@ fn held_statements_stand_alone_and_refused_ones_are_counted_together() {
     let lane = worker.board.lane("t", Partition(0));
 
     lane.statement(&statement("a", 1, held()), worker.at(0));
-    lane.statement(&statement("b", 2, held()), worker.at(1));
+    let other_range = StatementRow { extent: "21 to 30".into(), ..statement("b", 2, held()) };
+    lane.statement(&other_range, worker.at(1));
     lane.statement(&statement("c", 3, refused(Rule::Whole)), worker.at(2));
     lane.statement(&statement("d", 4, refused(Rule::Whole)), worker.at(3));
     lane.statement(&statement("e", 5, refused(Rule::Order)), worker.at(4));
@@ -126,6 +127,47 @@ fn held_statements_stand_alone_and_refused_ones_are_counted_together() {
     let together = &status.attention[2];
     assert_eq!((together.read_id.clone(), together.offset), (Some(ReadId("d".into())), Some(Offset(4))));
     assert_eq!((together.since, together.last), (worker.at(2), worker.at(3)));
+}
+
+#[test]
+fn a_range_that_is_held_again_is_one_item_with_the_latest_read() {
+    let worker = worker();
+    let lane = worker.board.lane("t", Partition(0));
+    let again = Verdict::Held { rule: Rule::FreshRead, reason: "the fresh read found 11 orphans".into() };
+    let keys = |read_id: &str| StatementRow { kind: StatementKind::Keys, ..statement(read_id, 3, held()) };
+
+    lane.held(&statement("a", 1, held()), worker.at(0));
+    lane.statement(&statement("b", 2, again), worker.at(1));
+    // Two lists of as many keys are not the same keys.
+    lane.statement(&keys("c"), worker.at(2));
+    lane.statement(&keys("d"), worker.at(3));
+
+    let status = worker.later(10);
+    assert_eq!(kinds(&status), [(AttentionKind::Held, 2), (AttentionKind::Held, 1), (AttentionKind::Held, 1)]);
+    let range = &status.attention[0];
+    assert_eq!((range.read_id.clone(), range.rule), (Some(ReadId("b".into())), Some(Rule::FreshRead)));
+    assert_eq!((range.since, range.last), (worker.at(0), worker.at(1)));
+}
+
+#[test]
+fn what_the_sink_itself_refuses_is_not_to_be_confirmed() {
+    let worker = worker();
+    let lane = worker.board.lane("t", Partition(0));
+    let hint = |reason: &str| {
+        let verdict = Verdict::Held { rule: Rule::Cascade, reason: reason.into() };
+        lane.statement(&StatementRow { orphans: 0, ..statement("a", 1, verdict) }, worker.now);
+        worker.later(0).attention[0].hint.clone().unwrap()
+    };
+
+    let refused = hint("the sink refuses the removal: remove rows of public.orders: ... (23503)");
+    let late = hint("the sink did not finish the removal in time: remove rows of public.orders: ... (57014)");
+
+    assert!(
+        refused.contains("remove first what refers to the rows") && refused.contains("--allow-cascade"),
+        "{refused}"
+    );
+    assert!(late.contains("no index") && late.contains("triggers"), "{late}");
+    assert!(!refused.contains("confirm") && !late.contains("confirm"));
 }
 
 #[test]
@@ -165,7 +207,8 @@ fn attention_is_bounded_and_what_is_left_out_is_counted() {
     let lane = worker.board.lane("t", Partition(0));
 
     for i in 0..130 {
-        lane.statement(&statement(&format!("read-{i}"), i, held()), worker.now);
+        let row = StatementRow { extent: format!("from {i}"), ..statement(&format!("read-{i}"), i, held()) };
+        lane.statement(&row, worker.now);
     }
 
     let status = worker.later(0);

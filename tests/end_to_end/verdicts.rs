@@ -175,7 +175,7 @@ async fn an_empty_source_table_is_held_until_confirmed() -> Result<()> {
         &shown.log,
         &[
             &format!("empty: {reason}"),
-            "the source's table was empty: if that is meant: sink-repair confirm --read-id empty --up-to 2",
+            "the source's table was empty: if that is meant: `sink-repair confirm --read-id empty --up-to 2`",
         ],
     );
 

@@ -5,11 +5,16 @@ use std::{
     time::Duration,
 };
 
-use sink_api::{KeyType, Offset};
+use sink_api::{KeyType, LaneState, Offset, RowChange, RowOp, Sink, Value};
 use tokio_util::sync::CancellationToken;
 
 use super::{Parking, change, lane, lane_id, orders, record, run, sink};
-use crate::{apply::lane::LaneEnd, metrics::Metrics, status::StatusBoard};
+use crate::{
+    apply::{lane::LaneEnd, writer::Stop},
+    metrics::Metrics,
+    status::StatusBoard,
+    stream::{Step, UnitBuilder},
+};
 
 #[tokio::test]
 async fn a_bad_record_stops_the_lane_before_it_and_is_not_skipped_by_a_restart() {
@@ -103,4 +108,27 @@ async fn a_copy_of_a_row_that_was_parked_is_written() {
     stop.cancel();
     assert_eq!(running.await.unwrap(), LaneEnd::Stopped);
     assert_eq!((parked.lock().unwrap().len(), sink.rows(&orders()).len()), (1, 1));
+}
+
+#[tokio::test]
+async fn what_was_durable_before_a_refused_record_is_told() {
+    let sink = sink();
+    let refused = sink_api::Key::encode(&[KeyType::Int], &[sink_api::KeyValue::Int(3)]).unwrap();
+    sink.poison(&orders(), &refused, true);
+    let table = sink.describe(&orders()).await.unwrap();
+    let board = StatusBoard::new("test", "group", "memory", Arc::default());
+    let (mut lane, _) = lane(&sink, vec![], Parking::default(), Arc::default(), &board, true).await;
+    let mut builder = UnitBuilder::default();
+    for id in 0..5 {
+        let key = sink_api::Key::encode(&[KeyType::Int], &[sink_api::KeyValue::Int(id)]).unwrap();
+        let op = RowOp::Upsert(vec![Value::Int(id), Value::Null].into());
+        builder.push(Step::Row(RowChange { table: Arc::clone(&table), key, offset: Offset(id), op }));
+    }
+    let unit = builder.finish(LaneState { next_offset: Offset(5), ..lane.sequencer.state() });
+    let mut writer = lane.writer.take().unwrap();
+
+    let stop = writer.apply(unit).await.unwrap_err();
+
+    assert!(matches!(&stop, Stop::Failed { what, .. } if what.contains("offset 3")), "{stop:?}");
+    assert_eq!((writer.base.next_offset, writer.done.upserted), (Offset(3), 3));
 }

@@ -169,3 +169,48 @@ async fn a_lane_that_waits_for_the_partition_count_can_be_stopped() {
     assert_eq!((end, verdicts(&sink)), (LaneEnd::Stopped, vec![]));
     assert!(ids(&sink).contains(&keys(&[4])[0]), "a statement without an answer removes nothing");
 }
+
+#[tokio::test]
+async fn a_removal_that_the_sink_does_not_finish_is_held_and_the_stream_goes_on() {
+    let sink = sink();
+    drift(&sink, 4);
+    (0..50).for_each(|_| sink.inject(Fault::RemoveTimeout));
+    let [low, close] = read("r-1", 1, "[1]");
+    let [low_2, close_2] = read("r-2", 4, "[1,4,5]");
+
+    let records = vec![change(0, 1), low, close, change(3, 5), low_2, close_2];
+    let (end, committed) = run(&sink, records, Parking::default()).await;
+
+    assert_eq!((end, committed), (LaneEnd::CaughtUp, Some(Offset(6))));
+    assert_eq!(ids(&sink), keys(&[1, 4, 5]));
+    let verdicts = verdicts(&sink);
+    let [Verdict::Held { rule: sink_api::Rule::Cascade, reason }, Verdict::Applied] = &verdicts[..] else {
+        panic!("{verdicts:?}");
+    };
+    assert_eq!(reason, "the sink did not finish the removal in time: remove: injected fault (57014)");
+}
+
+#[tokio::test]
+async fn a_removal_that_takes_too_long_once_is_tried_again() {
+    let sink = sink();
+    drift(&sink, 4);
+    sink.inject(Fault::RemoveTimeout);
+    let [low, close] = read("r-1", 1, "[1]");
+
+    run(&sink, vec![change(0, 1), low, close], Parking::default()).await;
+
+    assert_eq!((ids(&sink), verdicts(&sink)), (keys(&[1]), vec![Verdict::Applied]));
+}
+
+#[tokio::test]
+async fn the_shapes_are_read_again_however_long_the_sink_takes() {
+    let sink = sink();
+    sink.inject_after(1, Fault::Describe);
+    sink.inject(Fault::Commit(sink_api::ErrorClass::Configuration));
+
+    let (end, _) = run(&sink, vec![change(0, 1)], Parking::default()).await;
+
+    // The shape is what it was, so the first error stands.
+    assert!(matches!(&end, LaneEnd::Failed { what, .. } if what.contains("commit: injected fault")), "{end:?}");
+    assert_eq!(sink.faults_left(), 0);
+}

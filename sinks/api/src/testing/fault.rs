@@ -9,6 +9,8 @@ use crate::{ErrorClass, SinkError};
 pub enum Fault {
     /// A claim fails as `Transient`; the lane stays with its owner.
     Claim,
+    /// A table's shape cannot be read: `Transient`.
+    Describe,
     /// A unit of work cannot begin: `Transient`.
     Begin,
     /// A write fails.
@@ -17,6 +19,8 @@ pub enum Fault {
     Difference,
     /// A removal fails as `Transient`.
     Remove,
+    /// A removal takes longer than the sink lets it: `Transient`, with the code of PostgreSQL's `statement_timeout`.
+    RemoveTimeout,
     /// A commit fails and nothing took effect.
     Commit(ErrorClass),
     /// A commit takes effect and its reply is lost: `Transient`, the outcome unknown to the lane.

@@ -135,8 +135,9 @@ impl Sink for MemorySink {
     type Lane = MemoryLane;
 
     async fn describe(&self, table: &TableName) -> Result<Arc<TableShape>, SinkError> {
-        let store = self.store();
+        let mut store = self.store();
         store.reach("read the catalog")?;
+        store.faults.check(Fault::Describe, "read the catalog")?;
         store.table(table).map(|table| table.shape.clone())
     }
 

@@ -111,6 +111,7 @@ impl Unit for MemoryUnit<'_> {
     async fn remove(&mut self, removal: &Removal<'_>) -> Result<u64, SinkError> {
         self.act("remove", |unit, store| {
             store.faults.check(Fault::Remove, "remove")?;
+            store.faults.check(Fault::RemoveTimeout, "remove").map_err(|error| error.code("57014"))?;
             let table = store.table(&removal.table.name)?;
             let overlay = unit.tables.entry(removal.table.name.clone()).or_default();
             let mut count = 0;
