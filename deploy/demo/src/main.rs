@@ -23,6 +23,12 @@ const COLUMNS: &str = "code text COLLATE \"C\" PRIMARY KEY, customer integer NOT
 /// Rows at the source when it begins.
 const ROWS: u64 = 100_000;
 
+/// How long the source is written to before the first read and after the last.
+const AROUND: Duration = Duration::from_secs(2);
+
+/// Between two reads.
+const PAUSE: Duration = Duration::from_millis(300);
+
 /// Rows of one bracketed read.
 const CHUNK: usize = 10_000;
 
@@ -74,6 +80,7 @@ async fn run(binary: &str) -> Result<Report> {
     }
     outcome?;
     worker.stop(Duration::from_secs(20)).await?;
+    worker.hush();
     Ok(report)
 }
 
@@ -127,7 +134,8 @@ async fn repair(
     let load = load::start(pipeline.source_url());
 
     report.step("make statements of absence over the whole table");
-    let reads = pass::whole(pipeline, CHUNK).await?;
+    tokio::time::sleep(AROUND).await;
+    let reads = pass::whole(pipeline, CHUNK, PAUSE).await?;
     pass::judged(sink, &reads).await?;
     let held = pass::held(sink, &reads).await?;
     report.held = held.len() as u64;
@@ -139,9 +147,11 @@ async fn repair(
         let verdict = pass::verdict(sink, &confirmed.read_id).await?;
         report.check("the confirmed statement is applied", verdict == "applied");
     }
-    report.missing_found =
-        sink.number("SELECT coalesce(sum(missing), 0)::int8 FROM sink_repair.statement").await? as u64;
+    report.missing_found = sink
+        .number("SELECT coalesce(sum(missing), 0)::int8 FROM sink_repair.statement WHERE verdict = 'applied'")
+        .await? as u64;
 
+    tokio::time::sleep(AROUND).await;
     report.step("end the writes; wait for the rows that were asked for again");
     report.changes = load.stop().await?;
     settled(source, sink).await?;
@@ -158,7 +168,7 @@ async fn repair(
     let back = compare::difference(source, "inventory.orders", sink, "inventory.orders").await?;
     report.undone = back.only_sink;
     report.check("the undo brought rows back", output.status.success() && back.only_sink > 0);
-    let reads = pass::whole(pipeline, CHUNK).await?;
+    let reads = pass::whole(pipeline, CHUNK, Duration::ZERO).await?;
     pass::judged(sink, &reads).await?;
     for read in pass::held(sink, &reads).await? {
         let confirmed = pass::again(pipeline, &read, CHUNK, CONFIRMED).await?;

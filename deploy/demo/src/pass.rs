@@ -17,8 +17,8 @@ pub struct Made {
 /// How long the source may take until the log's transactions are visible.
 const SETTLE: Duration = Duration::from_secs(10);
 
-/// Reads the whole table in chunks of `rows` keys.
-pub async fn whole(pipeline: &Pipeline, rows: usize) -> Result<Vec<Made>> {
+/// Reads the whole table in chunks of `rows` keys, with a pause between two.
+pub async fn whole(pipeline: &Pipeline, rows: usize, pause: Duration) -> Result<Vec<Made>> {
     let mut bracket = pipeline.bracket("orders").await?;
     let pass = unique("pass");
     let mut made = Vec::new();
@@ -31,6 +31,7 @@ pub async fn whole(pipeline: &Pipeline, rows: usize) -> Result<Vec<Made>> {
             Some(last) => above = Some(last),
             None => return Ok(made),
         }
+        tokio::time::sleep(pause).await;
     }
 }
 

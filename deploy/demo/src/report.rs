@@ -70,9 +70,15 @@ impl Report {
             ("orphans after", self.orphans_after.to_string(), self.orphans_after == 0),
             ("live rows lost", self.lost_after.to_string(), self.lost_after == 0),
             (
-                "missing rows found, of those lost",
-                format!("{} of {}", self.missing_found, self.missing_before),
-                self.missing_found > 0 && self.lost_after == 0,
+                "rows that the sink had lost",
+                format!(
+                    "{}: {} found by statements and asked for, {} came with changes meanwhile, {} still missing",
+                    self.missing_before,
+                    self.missing_found,
+                    self.missing_before.saturating_sub(self.missing_found),
+                    self.lost_after
+                ),
+                self.missing_found > 0 && self.missing_found <= self.missing_before && self.lost_after == 0,
             ),
             ("statements held, then confirmed", self.held.to_string(), self.held == 1),
             ("rows kept for undo", self.kept.to_string(), self.kept >= self.orphans_before),

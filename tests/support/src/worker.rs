@@ -32,6 +32,7 @@ pub enum Signal {
 pub struct Worker {
     child: Child,
     log: PathBuf,
+    hushed: bool,
     // Held for its end.
     _folder: TempDir,
 }
@@ -49,7 +50,7 @@ impl Worker {
             .stderr(file)
             .spawn()
             .with_context(|| format!("start {binary}"))?;
-        Ok(Worker { child, log, _folder: folder })
+        Ok(Worker { child, log, hushed: false, _folder: folder })
     }
 
     /// Returns all that it has printed.
@@ -136,6 +137,13 @@ impl Worker {
     }
 }
 
+impl Worker {
+    /// Keeps the end of its log from being printed when it is dropped.
+    pub fn hush(&mut self) {
+        self.hushed = true;
+    }
+}
+
 impl Drop for Worker {
     #[allow(clippy::print_stderr)] // the test's own output
     fn drop(&mut self) {
@@ -143,6 +151,9 @@ impl Drop for Worker {
         let _ = self.child.wait();
         if let Some(folder) = std::env::var_os("SINK_REPAIR_TEST_LOGS") {
             let _ = std::fs::copy(&self.log, PathBuf::from(folder).join(format!("{}.log", self.child.id())));
+        }
+        if self.hushed {
+            return;
         }
         // A test that returns an error is not panicking; what a passing test prints is not shown anyway.
         let log = self.log();
