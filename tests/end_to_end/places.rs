@@ -2,10 +2,10 @@
 
 use anyhow::Result;
 use test_support::kafka;
-use test_support::{Worker, until};
+use test_support::{Signal, Worker, until};
 
 use crate::bare::Bare;
-use crate::worker::{Apply, LIMIT, assert_says, counts, holds, texts};
+use crate::worker::{Apply, LIMIT, assert_says, counts, holds, status, texts};
 
 const TABLE: &str = "CREATE TABLE orders (id bigint PRIMARY KEY, v text)";
 const IDS: &str = "SELECT id::text FROM orders ORDER BY orders.id";
@@ -213,6 +213,53 @@ async fn a_worker_whose_place_is_moved_under_it_ends_and_says_so() -> Result<()>
     bare.apply().catches_up().await?;
     assert_eq!(texts(&mut sink, IDS).await?, ["1", "2"]);
     Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lane_whose_place_is_moved_is_shown_as_stopped_beside_those_that_go_on() -> Result<()> {
+    let bare = Bare::new("beside", TABLE).await?;
+    let mut sink = bare.sink().await?;
+    let topic = format!("{}-two.inventory.orders", bare.name);
+    kafka::create_topic(&bare.stack, &topic, 2, &[]).await?;
+    let row = |partition, id| kafka::New { partition: Some(partition), ..bare.row(id, "v") };
+    let mut worker = bare.apply().with(&["--topics", &topic]).start()?;
+    kafka::write(&bare.stack, &topic, vec![row(0, 1), row(1, 2)]).await?;
+    holds(&mut sink, IDS, &["1", "2"]).await?;
+    let reset = ["reset", "--name", &bare.name, "--topic", &topic, "--partition", "0", "--to", "earliest"];
+    let ended = bare.apply().operate(&bare.sink_url(), &reset).await?;
+    assert_eq!(ended.code, 0, "{}", ended.log);
+
+    kafka::write(&bare.stack, &topic, vec![row(0, 3), row(1, 4)]).await?;
+
+    worker.logged("Kafka has not taken the partition", LIMIT * 2).await?;
+    assert_eq!(worker.get("/readyz").await?.0, 503);
+    let shown = status(&mut worker).await?;
+    assert_says(&shown.log, &["stopped", "Kafka has not taken the partition", "see that no worker of the same --name"]);
+    kafka::write(&bare.stack, &topic, vec![row(1, 5)]).await?;
+    holds(&mut sink, IDS, &["1", "2", "4", "5"]).await?;
+    worker.signal(Signal::Term)?;
+    assert_eq!(worker.wait(LIMIT).await?.code(), Some(1));
+    Ok(())
+}
+
+/// Kafka cannot know: each has all partitions of its own group.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_workers_of_one_name_in_two_groups_the_first_ends() -> Result<()> {
+    let bare = Bare::new("groups", TABLE).await?;
+    let mut sink = bare.sink().await?;
+    let mut first = bare.apply().start()?;
+    bare.write(vec![bare.row(1, "v")]).await?;
+    counts(&mut sink, "SELECT count(*) FROM orders", 1).await?;
+    let mut second = bare.apply().with(&["--group", &format!("{}-other", bare.name)]).start()?;
+    second.logged("lane started", LIMIT).await?;
+
+    bare.write(vec![bare.row(2, "v")]).await?;
+
+    assert_eq!(first.wait(LIMIT * 2).await?.code(), Some(1), "{}", first.log());
+    assert_says(&first.log(), &["see that no worker of the same --name runs in another group"]);
+    bare.write(vec![bare.row(3, "v")]).await?;
+    holds(&mut sink, IDS, &["1", "2", "3"]).await?;
+    second.stop(LIMIT).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
