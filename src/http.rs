@@ -4,6 +4,7 @@
 //! no reason to restart. *Ready* asks whether the stream flows: the worker is in its group and every lane runs.
 
 use std::{
+    io,
     net::SocketAddr,
     sync::{
         Arc,
@@ -25,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
 use crate::{
+    config::Usage,
     metrics::Metrics,
     status::{GroupState, LaneState, Status, StatusBoard},
 };
@@ -84,7 +86,7 @@ impl Server {
     /// # Errors
     /// When the address is taken or not this machine's.
     pub async fn start(listen: SocketAddr, pages: Pages, stop: CancellationToken) -> anyhow::Result<Server> {
-        let listener = TcpListener::bind(listen).await.with_context(|| format!("listen on {listen}"))?;
+        let listener = TcpListener::bind(listen).await.map_err(|error| cannot_listen(listen, &error))?;
         let address = listener.local_addr().context("read the bound address")?;
         info!(%address, "listening");
         let task = tokio::spawn(async move {
@@ -107,6 +109,18 @@ impl Server {
             self.task.abort();
         }
     }
+}
+
+fn cannot_listen(listen: SocketAddr, error: &io::Error) -> Usage {
+    let hint = match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            "another worker or another program has the port: give another --listen, or port 0 for a free one"
+        }
+        io::ErrorKind::AddrNotAvailable => "give an address of this machine with --listen, or 0.0.0.0 for all of them",
+        io::ErrorKind::PermissionDenied => "give a --listen with a port of 1024 or above",
+        _ => "give another --listen",
+    };
+    Usage::new(format!("listen on {listen}: {error}")).hint(hint)
 }
 
 fn router(pages: Pages) -> Router {
@@ -261,5 +275,17 @@ mod tests {
         worker.server.stopped().await;
 
         TcpListener::bind(address).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_port_that_is_taken_is_named_with_what_to_do() {
+        let taken = worker().await;
+        let address = taken.server.address();
+
+        let error = Server::start(address, taken.pages.clone(), CancellationToken::new()).await.unwrap_err();
+
+        let usage = error.downcast_ref::<Usage>().unwrap();
+        assert_eq!(usage.message, format!("listen on {address}: Address already in use (os error 98)"));
+        assert!(usage.hint.as_ref().is_some_and(|hint| hint.contains("--listen")), "{usage:?}");
     }
 }

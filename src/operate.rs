@@ -4,7 +4,10 @@ use std::fmt::Write as _;
 
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
-use sink_api::{KeyBound, KeyRange, LaneId, LaneState, Offset, Partition, Sink, SinkLane, TableName, Unit as _};
+use sink_api::{
+    KeyBound, KeyRange, LaneId, LaneState, Offset, Partition, ReadId, Sink, SinkLane, TableName, UndoSelector,
+    Unit as _,
+};
 use sink_postgres::PostgresSink;
 
 use crate::{
@@ -24,6 +27,11 @@ pub async fn undo(settings: UndoSettings) -> anyhow::Result<Outcome> {
     let sink = connect::postgres(&settings.sink, "undo").await?;
     let undone = sink.undo(&settings.selector).await?;
     if undone.is_empty() {
+        if let UndoSelector::Read(read_id) = &settings.selector
+            && sink.statement(read_id).await?.is_none()
+        {
+            return Err(no_read(read_id));
+        }
         say("nothing to bring back: no copy of a removed row fits\n")?;
         return Ok(Outcome::Done);
     }
@@ -59,7 +67,7 @@ pub async fn confirm(settings: ConfirmSettings) -> anyhow::Result<Outcome> {
     let statement = match sink.statement(read_id).await? {
         Some(statement) if statement.verdict == "held" => statement,
         Some(statement) => bail!("the read {read_id} is not held: its verdict is {}", statement.verdict),
-        None => bail!("the sink knows no read {read_id}"),
+        None => return Err(no_read(read_id)),
     };
     let mut data = json!({ "table": statement.source_table, "read_id": read_id, "max_removals": settings.up_to });
     if let Some(range) = parse_range(&statement.extent) {
@@ -103,7 +111,11 @@ pub async fn reset(settings: ResetSettings) -> anyhow::Result<Outcome> {
     match settings.reset {
         Reset::Table(table) => forget_stream(&sink, &table).await,
         Reset::Source { name } => forget_transactions(&sink, &name).await,
-        Reset::Topic { name, kafka, topic, partition, to } => {
+        Reset::Topic { name, kafka, topic, partition, to, new_name } => {
+            if !new_name && sink.overview(&name).await?.frontiers.is_empty() {
+                let hint = "give the --name that `apply` runs under, or --new-name if it is to begin there";
+                return Err(no_worker(&name).hint(hint).into());
+            }
             move_frontier(&sink, &name, &client(&kafka), &topic, partition, to).await
         }
     }
@@ -123,7 +135,7 @@ async fn forget_stream(sink: &PostgresSink, table: &TableName) -> anyhow::Result
 async fn forget_transactions(sink: &PostgresSink, name: &str) -> anyhow::Result<Outcome> {
     let overview = sink.overview(name).await?;
     if overview.frontiers.is_empty() {
-        return Err(no_lane(name));
+        return Err(no_worker(name).hint("give the --name that `apply` runs under").into());
     }
     for lane in &overview.frontiers {
         let topic_id =
@@ -188,8 +200,13 @@ async fn replace<L: SinkLane>(mut lane: L, old: Option<&LaneState>, new: &LaneSt
     Ok(unit.commit(new).await?)
 }
 
-fn no_lane(name: &str) -> anyhow::Error {
-    Usage::new(format!("the sink knows no worker called {name}")).hint("give the --name that `apply` runs under").into()
+fn no_worker(name: &str) -> Usage {
+    Usage::new(format!("the sink knows no worker called {name}"))
+}
+
+fn no_read(read_id: &ReadId) -> anyhow::Error {
+    let hint = "give the read's id from the log, from `sink-repair status` or from sink_repair.statement";
+    Usage::new(format!("the sink knows no read {read_id}")).hint(hint).into()
 }
 
 fn client(kafka: &KafkaSettings) -> ClientSettings {

@@ -96,7 +96,7 @@ pub(crate) struct StreamArgs {
     #[arg(long, value_name = "NAME,...", value_parser = topic_list)]
     pub(crate) topics: Option<TopicList>,
     /// Read the topics whose whole name matches.
-    #[arg(long, value_name = "RE")]
+    #[arg(long, value_name = "RE", value_parser = kafka::topics_regex)]
     pub(crate) topics_regex: Option<String>,
     /// Consumer group [default: sink-repair-NAME].
     #[arg(long, value_name = "NAME")]
@@ -304,6 +304,9 @@ pub(crate) struct ResetArgs {
     /// Where to go on: earliest, latest or an offset.
     #[arg(long, value_name = "WHERE", requires = "topic")]
     pub(crate) to: Option<String>,
+    /// Take a --name that the sink does not know yet: a worker of that name begins at this place.
+    #[arg(long, requires = "topic")]
+    pub(crate) new_name: bool,
     #[command(flatten)]
     pub(crate) sink: SinkArgs,
     #[command(flatten)]

@@ -93,6 +93,8 @@ fn app() -> clap::Command {
     let app = Cli::command().arg_required_else_help(false);
     let settings = settings(&app, |_| true);
     let refine = |arg: Arg| {
+        // So that `--max-removals -1` is a value which is refused, and no flag `-1`.
+        let arg = if arg.get_action().takes_values() { arg.allow_negative_numbers(true) } else { arg };
         let Some(long) = arg.get_long().filter(|long| settings.contains(*long)).map(str::to_owned) else { return arg };
         let switch = matches!(arg.get_action(), ArgAction::SetTrue);
         let default = arg.get_default_values().first().filter(|_| !switch).map(|value| value.display().to_string());

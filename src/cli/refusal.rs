@@ -1,6 +1,9 @@
 //! What clap refuses, in the program's two lines: what is wrong, and what to do.
 
-use std::error::Error;
+use std::{
+    error::Error,
+    num::{IntErrorKind, ParseIntError},
+};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
@@ -29,7 +32,8 @@ pub(super) fn usage(err: &clap::Error, command: Option<&str>, origins: &Origins)
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!("run: {help}"),
             };
-            Usage::new(format!("there is no flag `--{long}` here")).hint(hint)
+            let name = flag.split([' ', '=', '[']).next().unwrap_or_default();
+            Usage::new(format!("there is no flag `{name}` here")).hint(hint)
         }
         ErrorKind::InvalidSubcommand => {
             let command = text(ContextKind::InvalidSubcommand).unwrap_or_default();
@@ -53,6 +57,8 @@ pub(super) fn usage(err: &clap::Error, command: Option<&str>, origins: &Origins)
             match err.source() {
                 Some(cause) => match cause.downcast_ref::<Usage>() {
                     Some(ours) => ours.clone().at(place),
+                    None if is_no_digit(cause) => Usage::new(format!("{place}: it is not a whole number, 0 or above"))
+                        .hint(format!("run: {help}")),
                     None => Usage::new(format!("{place}: {cause}")).hint(format!("run: {help}")),
                 },
                 None => Usage::new(format!("{place} has a value that it cannot have")).hint(format!("run: {help}")),
@@ -72,4 +78,9 @@ pub(super) fn usage(err: &clap::Error, command: Option<&str>, origins: &Origins)
         }
         _ => Usage::new(err.kind().as_str().unwrap_or("the command line cannot be read")).hint(format!("run: {help}")),
     }
+}
+
+/// Whether a number has something else than digits in it.
+fn is_no_digit(cause: &(dyn Error + 'static)) -> bool {
+    cause.downcast_ref::<ParseIntError>().is_some_and(|error| *error.kind() == IntErrorKind::InvalidDigit)
 }

@@ -134,7 +134,7 @@ fn every_setting_can_be_given() {
     fs::write(&password, "p\n").unwrap();
     fs::write(&key, "0123456789abcdef\n").unwrap();
     let flags = format!(
-        "--name w --bootstrap-servers k:9092 --topics t --sink postgres://app@db/shop --kafka a=b --group g \
+        "--name w --bootstrap-servers k:9092 --topics t --sink postgres://app@db/shop --kafka client.id=b --group g \
          --sink-password-file {} --sink-table public.{{table}} --source-table t=public.t --start latest --truncate apply \
          --ignore-unknown-columns --allow-cascade --keep-removed 7d --marker-key-file {} --orphans remove \
          --max-removals 1 --max-removals-percent 2.5 --max-removals-day 3 --dead-letter-topic dlq \
@@ -195,6 +195,22 @@ fn what_is_wrong_is_said_with_what_to_do() {
         ),
         ("apply --kafka group.id=x", "--kafka: `group.id` is set by the worker", "use --group"),
         (
+            "apply --kafka session.timeout.ms=x",
+            "--kafka: the value of the librdkafka property `session.timeout.ms` is not valid",
+            "the names and values are those of https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md",
+        ),
+        (
+            "apply --topics-regex ((",
+            "--topics-regex: `((` is not a regular expression: unclosed group",
+            "write a pattern such as shop\\.inventory\\..*",
+        ),
+        (
+            "apply --max-removals -1",
+            "--max-removals: it is not a whole number, 0 or above",
+            "run: sink-repair apply --help",
+        ),
+        ("apply -x", "there is no flag `-x` here", "run: sink-repair apply --help"),
+        (
             "undo --sink postgres://app@db/shop",
             "it is not said what to undo",
             "give --read-id ID (from the log, or from sink_repair.statement), or --table TABLE --since 2h",
@@ -205,6 +221,20 @@ fn what_is_wrong_is_said_with_what_to_do() {
     ] {
         assert_eq!(refusal(flags, &[], None), (message.to_owned(), hint.to_owned()), "{flags}");
     }
+}
+
+#[test]
+fn a_property_that_librdkafka_does_not_know_is_refused_where_it_stands() {
+    let unknown = |place: &str, (message, hint): (String, String)| {
+        assert!(
+            message.starts_with(&format!("{place}: `foo.bar` is not a property of librdkafka ")) && !hint.is_empty(),
+            "{message}"
+        );
+    };
+
+    unknown("--kafka", refusal("apply --kafka foo.bar=1", &[], None));
+    unknown("SINK_REPAIR_KAFKA", refusal("apply", &[("SINK_REPAIR_KAFKA", "foo.bar=1")], None));
+    unknown("`kafka` in FILE", refusal("apply", &[], Some("[kafka]\nfoo.bar = 1")));
 }
 
 #[test]
@@ -328,8 +358,8 @@ fn one_file_serves_all_commands() {
     }
     match invocation("reset --topic t --partition 0 --to 42", &[], Some(file)).command {
         Command::Reset(settings) => match settings.reset {
-            Reset::Topic { name, to, .. } => {
-                assert_eq!((name.as_str(), to), ("w", ResetTo::Offset(sink_api::Offset(42))));
+            Reset::Topic { name, to, new_name, .. } => {
+                assert_eq!((name.as_str(), to, new_name), ("w", ResetTo::Offset(sink_api::Offset(42)), false));
             }
             reset => panic!("{reset:?}"),
         },

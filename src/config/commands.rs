@@ -72,6 +72,8 @@ pub enum Reset {
         partition: Option<Partition>,
         /// Where to go on.
         to: ResetTo,
+        /// Whether the sink need not know the name yet.
+        new_name: bool,
     },
 }
 
@@ -148,7 +150,7 @@ impl ConfirmSettings {
 
 impl ResetSettings {
     pub(super) fn of(args: ResetArgs) -> Result<ResetSettings, Usage> {
-        let ResetArgs { name, source, table, topic, partition, to, sink, kafka, common: _ } = args;
+        let ResetArgs { name, source, table, topic, partition, to, new_name, sink, kafka, common: _ } = args;
         let name = || required(name, "name", "give the name of the worker whose memory it is");
         let reset = match (source, table, topic) {
             (true, None, None) => Reset::Source { name: name()? },
@@ -162,6 +164,7 @@ impl ResetSettings {
                     topic,
                     partition,
                     to: reset_to(&to, partition)?,
+                    new_name,
                 }
             }
             _ => return Err(Usage::new("it is not said what to reset").hint("give --topic, --table or --source")),

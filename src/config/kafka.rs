@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use super::Usage;
+use crate::kafka::{ClientSettings, TopicPattern};
 
 /// Properties that the worker itself sets, with what to use instead: another value would lose or repeat records.
 const OWNED: [(&str, &str); 10] = [
@@ -21,6 +22,10 @@ const OWNED: [(&str, &str); 10] = [
 /// Parts of the names of properties whose values are secret.
 const SECRET: [&str; 8] =
     ["password", "secret", ".pem", "token", "credential", "assertion", "oauthbearer.config", "extensions"];
+
+/// Where to look for librdkafka's properties.
+const PROPERTIES: &str =
+    "the names and values are those of https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md";
 
 /// How to reach Kafka.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +67,13 @@ impl KafkaProperty {
         &self.name
     }
 
+    /// Lets librdkafka look at the property; what it does not take is not repeated, since it may be a secret.
+    fn check(&self) -> Result<(), Usage> {
+        let properties = vec![(self.name.clone(), self.value.clone())];
+        let client = ClientSettings { bootstrap_servers: String::new(), properties };
+        client.check().map_err(|error| Usage::new(error.to_string()).hint(PROPERTIES))
+    }
+
     /// Returns whether the property's value must not be printed, nor stand on a command line.
     pub fn is_secret(name: &str) -> bool {
         SECRET.iter().any(|part| name.contains(part)) && !name.ends_with(".location")
@@ -84,7 +96,9 @@ impl FromStr for KafkaProperty {
         if let Some((_, instead)) = OWNED.iter().find(|(owned, _)| *owned == name) {
             return Err(Usage::new(format!("`{name}` is set by the worker")).hint(*instead));
         }
-        Ok(KafkaProperty { name: name.to_owned(), value: value.trim().to_owned() })
+        let property = KafkaProperty { name: name.to_owned(), value: value.trim().to_owned() };
+        property.check()?;
+        Ok(property)
     }
 }
 
@@ -148,6 +162,18 @@ pub(crate) fn topics(text: &str) -> Result<Vec<String>, Usage> {
         names.push(topic(name)?);
     }
     Ok(names)
+}
+
+/// Reads a regular expression for topics' names.
+pub(crate) fn topics_regex(text: &str) -> Result<String, Usage> {
+    if let Err(error) = TopicPattern::new(text, Vec::new()) {
+        // The parser draws a picture over several lines; the last one says it in words.
+        let error = error.to_string();
+        let why = error.lines().last().and_then(|line| line.strip_prefix("error: ")).unwrap_or("it cannot be read");
+        return Err(Usage::new(format!("`{text}` is not a regular expression: {why}"))
+            .hint("write a pattern such as shop\\.inventory\\..*"));
+    }
+    Ok(text.to_owned())
 }
 
 /// Reads a topic's name by Kafka's rules (`org.apache.kafka.common.internals.Topic.validate`).
