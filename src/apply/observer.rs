@@ -102,7 +102,7 @@ impl Observer {
         self.counters.missing(report.unmakeable);
         for (offset, bad) in &report.parked {
             let table = bad.table.as_deref().unwrap_or("unknown");
-            warn!(lane = %self.lane, %offset, table, reason = %bad.reason, "record parked in the dead letter queue");
+            warn!(lane = %self.lane, %offset, table, reason = bad.reason, "record parked in the dead letter queue");
             self.counters.dead_letter(bad.stage);
             self.status.dead_letter(*offset, bad.table.clone(), &bad.reason, now);
         }

@@ -32,7 +32,7 @@ pub struct Plan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CannotStart {
     /// The log begins after the frontier: records were removed before they were applied.
-    #[error("records from offset {frontier} to {log_start} are gone, the log starts at {log_start} now")]
+    #[error("records from offset {frontier} up to {log_start} are gone, the log starts at {log_start} now")]
     RecordsLost {
         /// The next record that is needed.
         frontier: Offset,

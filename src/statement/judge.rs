@@ -82,7 +82,7 @@ pub fn judge(
         return Verdict::Refused {
             rule: Rule::Cascade,
             reason: format!(
-                "a removal from {} would set off {}; start with --allow-cascade if that is meant",
+                "a removal from {} would set off more than itself: {}; start with --allow-cascade if that is meant",
                 statement.table.name,
                 statement.table.removal_hazards.join(", ")
             ),

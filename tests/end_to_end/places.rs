@@ -80,7 +80,7 @@ async fn records_lost_to_retention_stop_the_lane_and_are_never_skipped() -> Resu
     assert_says(
         &log,
         &[
-            &format!("{}-0: records from offset 1 to 3 are gone", bare.topic()),
+            &format!("{}-0: records from offset 1 up to 3 are gone", bare.topic()),
             "the log starts at 3 now",
             &format!("sink-repair reset --name {} --topic {} --partition 0 --to earliest", bare.name, bare.topic()),
         ],

@@ -66,7 +66,7 @@ fn values() -> Vec<(Vec<u8>, &'static str)> {
         ),
         (
             upsert(r#"{"id":5,"price":"@@"}"#),
-            "column `price`: a Decimal of scale 2 value does not fit numeric(10,2): it is not a base64 decimal",
+            "column `price`: a Decimal of scale 2 value does not fit numeric(10,2): it is not a base64 decimal; without schemas --decimal-handling-mode must be the connector's decimal.handling.mode",
         ),
         (
             upsert(r#"{"id":5,"price":""}"#),

@@ -284,7 +284,7 @@ fn values_that_a_column_does_not_hold_are_refused_not_cut_or_rounded() {
             "numeric",
             "",
             "\"+zI=\"",
-            "a decimal's scale is not in the record; switch schemas on, or use decimal.handling.mode=string",
+            "a decimal's scale is not in the record: give --decimal-handling-mode string if the connector has decimal.handling.mode=string, else switch schemas on or set that mode",
         ),
         ("numeric", "", r#"{"scale":1}"#, "it is not a decimal number"),
         ("numeric", "", r#"{"scale":16384,"value":"AQ=="}"#, "it is out of range"),

@@ -125,7 +125,7 @@ pub(super) fn decimal(scale: i32, column: &ColumnType, raw: &RawValue) -> Result
 }
 
 fn unscaled(base64: &str, scale: i32) -> Result<Decimal, Misfit> {
-    let bytes = binary::decode(BinaryMode::Bytes, base64).map_err(|_| Misfit::Value("it is not a base64 decimal"))?;
+    let bytes = binary::decode(BinaryMode::Bytes, base64).map_err(|_| Misfit::Value("it is not a base64 decimal; without schemas --decimal-handling-mode must be the connector's decimal.handling.mode"))?;
     Decimal::from_unscaled(&bytes, scale).map_err(misfit)
 }
 
@@ -137,7 +137,7 @@ pub(super) fn variable_decimal(column: &ColumnType, raw: &RawValue) -> Result<Va
         Kind::Number => return into_column(parse_decimal(raw.get())?, column),
         Kind::String => {
             return Err(Misfit::Value(
-                "a decimal's scale is not in the record; switch schemas on, or use decimal.handling.mode=string",
+                "a decimal's scale is not in the record: give --decimal-handling-mode string if the connector has decimal.handling.mode=string, else switch schemas on or set that mode",
             ));
         }
         _ => {}
