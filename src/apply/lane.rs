@@ -342,11 +342,17 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
     /// Deals with what the writer said.
     fn written(&mut self, writing: &mut Option<Writing<S, O, R::Held>>, done: WriterDone<S, O>) -> Result<(), LaneEnd> {
         let Some(unit) = writing.take() else { return Ok(()) };
-        let (writer, result) = done.map_err(|error| LaneEnd::Failed {
+        let (mut writer, result) = done.map_err(|error| LaneEnd::Failed {
             what: format!("{}: the writer ended: {error}", self.id),
             hint: "this is a fault in sink-repair: report it with the log".to_owned(),
         })?;
+        let (before, durable) = (std::mem::take(&mut writer.done), writer.base.next_offset);
         self.writer = Some(writer);
+        if result.is_err() && before != Report::default() {
+            // The earlier half of a unit whose later half stopped the lane.
+            self.records.commit(durable);
+            self.observer.committed(&before, durable, &[]);
+        }
         match result {
             Ok(mut report) => {
                 self.records.commit(unit.next_offset);

@@ -30,7 +30,7 @@ impl fmt::Display for TopicPartition {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PartitionError {
     /// Retention took records that the lane has not seen.
-    #[error("{partition}: records from offset {wanted} to {log_start} are gone, the log starts at {log_start} now")]
+    #[error("{partition}: records from offset {wanted} up to {log_start} are gone, the log starts at {log_start} now")]
     RecordsLost {
         /// Where.
         partition: TopicPartition,

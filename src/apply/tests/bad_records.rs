@@ -66,11 +66,11 @@ async fn a_record_that_the_sink_refuses_stops_the_lane_before_it() {
     sink.poison(&orders(), &refused, true);
 
     let records = (0..5).map(|offset| change(offset, offset)).collect();
-    let (end, _) = run(&sink, records, Parking::default()).await;
+    let (end, committed) = run(&sink, records, Parking::default()).await;
 
     assert!(matches!(&end, LaneEnd::Failed { what, .. } if what.contains("offset 2")), "{end:?}");
     assert_eq!(sink.state(&lane_id()).map(|state| state.next_offset), Some(Offset(2)));
-    assert_eq!(sink.rows(&orders()).len(), 2);
+    assert_eq!((sink.rows(&orders()).len(), committed), (2, Some(Offset(2))), "what is durable is told to the group");
 }
 
 /// Its row at the source was mended, or the sink was: a copy of it is no repetition of what the sink has.
