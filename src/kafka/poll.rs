@@ -148,6 +148,11 @@ impl PollLoop {
             error!(%partition, "librdkafka has no queue for the partition");
             return;
         };
+        // librdkafka keeps a pause over the end of an assignment: a lane that was full when its partition went would get
+        // nothing when it comes back. Before it is assigned, since a resume drops what was fetched before it.
+        if let Err(err) = consumer.resume(&list) {
+            debug!(%partition, error = %err, "resume before reading");
+        }
         state.started_at(at);
         lane.feed = Some(Feed::new(queue, deliveries, at, &wake));
         consumer.context().assigned().insert(partition.clone());

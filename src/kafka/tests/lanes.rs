@@ -159,6 +159,26 @@ async fn a_lane_that_starts_again_gets_the_records_from_there() {
     worker.stop().await;
 }
 
+/// librdkafka keeps a pause over the end of an assignment. So it is when a partition goes to another worker and comes
+/// back.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lane_that_was_paused_gets_records_when_it_starts_again() {
+    let cluster = Cluster::new("orders", 1);
+    let mut settings = cluster.settings("orders", &[]);
+    settings.memory = 200_000;
+    let mut worker = Worker::start(settings);
+    let assignments = worker.assigned().await;
+    let full = assignments[0].start(StartAt::Edge(Edge::Earliest)).await.unwrap();
+    cluster.write("orders", 0, 0..400, 2000).await;
+    until("pause of the full lane", || worker.consumer.health().partitions[0].paused).await;
+    drop(full);
+
+    let mut again = assignments[0].start(StartAt::Offset(Offset(40))).await.unwrap();
+
+    assert_eq!(receive(&mut again, 360).await, (40..400).collect::<Vec<_>>());
+    worker.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_offset_beyond_the_end_is_an_error_with_both_offsets() {
     let cluster = Cluster::new("orders", 1);
