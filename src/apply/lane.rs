@@ -221,10 +221,7 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
             }
             Ok(event) => {
                 if let Err(error) = self.feeds.note(&self.sink, &self.id, &event, &mut self.observer).await {
-                    return Err(LaneEnd::Failed {
-                        what: format!("{} at offset {}: {error}", self.id, record.offset),
-                        hint: error.hint.unwrap_or_else(|| "mend the sink, then restart the worker".to_owned()),
-                    });
+                    return Err(self.sink_failed(record, error));
                 }
                 if let Event::Row(row) = &event {
                     self.requests.event(&row.table.name, &row.key, &self.observer);
@@ -272,7 +269,7 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
                     let table = bad.table.as_deref().and_then(|source| self.decoder.sink_of(source)).cloned();
                     match table.filter(|table| refreshed.as_ref() != Some(table)) {
                         Some(table) => {
-                            self.learn(&table).await.map_err(|error| self.not_learned(record, error))?;
+                            self.learn(&table).await.map_err(|error| self.sink_failed(record, error))?;
                             refreshed = Some(table);
                         }
                         None => return Ok(Err(bad)),
@@ -287,10 +284,10 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
                             ..*refused
                         })));
                     }
-                    (Err(error), None) => return Err(self.not_learned(record, error)),
+                    (Err(error), None) => return Err(self.sink_failed(record, error)),
                 },
                 Err(DecodeError::Setup { table: Some(table), .. }) if refreshed.as_ref() != Some(&table) => {
-                    self.learn(&table).await.map_err(|error| self.not_learned(record, error))?;
+                    self.learn(&table).await.map_err(|error| self.sink_failed(record, error))?;
                     refreshed = Some(table);
                 }
                 Err(DecodeError::Setup { reason, hint, .. }) => {
@@ -309,7 +306,7 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
         Ok(())
     }
 
-    fn not_learned(&self, record: &Record, error: SinkError) -> LaneEnd {
+    fn sink_failed(&self, record: &Record, error: SinkError) -> LaneEnd {
         LaneEnd::Failed {
             what: format!("{} at offset {}: {error}", self.id, record.offset),
             hint: error.hint.unwrap_or_else(|| "mend the sink, then restart the worker".to_owned()),

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use sink_api::{Column, LaneState, Offset, RowChange, RowOp, Rule, StatementRow, TableShape, Value, Verdict};
+use sink_api::{Column, LaneState, Offset, RowChange, RowOp, Rule, StatementRow, TableShape, Value};
 
-use super::{Unit, Work, unit::joins};
+use super::{Unit, Work, close::Refusal, step::refused_row, unit::joins};
 use crate::statement::Statement;
 
 impl Unit {
@@ -137,21 +137,8 @@ fn same_key_columns(old: &TableShape, new: &TableShape) -> bool {
 /// Refuses a statement whose keys were read for another key of the sink's table.
 fn outdated(statement: &Statement) -> StatementRow {
     let reason = "the key of the sink's table was changed after the statement was read".to_owned();
-    StatementRow {
-        read_id: statement.read_id.clone(),
-        kind: statement.kind,
-        table: Some(statement.table.name.clone()),
-        source_table: statement.source_table.clone(),
-        extent: statement.extent_text(),
-        offset: statement.offset,
-        verdict: Verdict::Refused { rule: Rule::TableChange, reason, again: true },
-        orphans: 0,
-        removed: 0,
-        missing: 0,
-        spared: 0,
-        in_range: 0,
-        confirmed: statement.confirmed,
-    }
+    let refused = Refusal { rule: Rule::TableChange, reason, again: true };
+    StatementRow { confirmed: statement.confirmed, ..refused_row(statement, refused) }
 }
 
 fn refit(change: &mut RowChange, shape: &Arc<TableShape>) -> Result<(), String> {

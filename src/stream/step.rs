@@ -38,28 +38,36 @@ impl Step {
 
     /// Refuses a statement that was complete.
     pub(super) fn refused(statement: &Statement, refused: Refusal) -> Step {
-        row(
-            statement.read_id.clone(),
-            statement.kind,
-            Some(statement.table.name.clone()),
-            statement.source_table.clone(),
-            statement.extent_text(),
-            statement.offset,
-            refused,
-        )
+        Step::Refusal(Box::new(refused_row(statement, refused)))
     }
 
     pub(super) fn damaged(read_id: ReadId, offset: Offset, damaged: Damaged) -> Step {
         let Damaged { kind, source_table, rule, reason, .. } = damaged;
         let refused = Refusal { rule, reason, again: false };
-        row(read_id, kind, None, source_table.unwrap_or_default(), String::new(), offset, refused)
+        let row = row(read_id, kind, None, source_table.unwrap_or_default(), String::new(), offset, refused);
+        Step::Refusal(Box::new(row))
     }
 }
 
 /// Refuses a statement.
 pub(super) fn refusal(read_id: ReadId, claim: &Claim, extent: &Extent, offset: Offset, refused: Refusal) -> Step {
     let table = claim.read.table.name.clone();
-    row(read_id, claim.kind, Some(table), claim.read.source_table.clone(), extent_text(extent), offset, refused)
+    let row =
+        row(read_id, claim.kind, Some(table), claim.read.source_table.clone(), extent_text(extent), offset, refused);
+    Step::Refusal(Box::new(row))
+}
+
+/// Returns what is written down of a statement that was complete and is refused.
+pub(super) fn refused_row(statement: &Statement, refused: Refusal) -> StatementRow {
+    row(
+        statement.read_id.clone(),
+        statement.kind,
+        Some(statement.table.name.clone()),
+        statement.source_table.clone(),
+        statement.extent_text(),
+        statement.offset,
+        refused,
+    )
 }
 
 /// Refuses a read whose window ended without a statement.
@@ -70,7 +78,8 @@ pub(super) fn window_refusal(window: Window, offset: Offset, reason: String) -> 
         None => Refusal { rule: Rule::Window, reason, again: true },
     };
     let table = read.table.name.clone();
-    row(read.read_id, StatementKind::Chunk, Some(table), read.source_table, String::new(), offset, refused)
+    let row = row(read.read_id, StatementKind::Chunk, Some(table), read.source_table, String::new(), offset, refused);
+    Step::Refusal(Box::new(row))
 }
 
 fn row(
@@ -81,8 +90,8 @@ fn row(
     extent: String,
     offset: Offset,
     Refusal { rule, reason, again }: Refusal,
-) -> Step {
-    Step::Refusal(Box::new(StatementRow {
+) -> StatementRow {
+    StatementRow {
         read_id,
         kind,
         table,
@@ -96,5 +105,5 @@ fn row(
         spared: 0,
         confirmed: None,
         in_range: 0,
-    }))
+    }
 }

@@ -20,6 +20,12 @@ impl fmt::Display for ReadId {
     }
 }
 
+/// Reads a value from the name under which it is serialised.
+fn by_name<'n, T: Deserialize<'n>>(name: &'n str) -> Option<T> {
+    let name: StrDeserializer<'n, serde::de::value::Error> = name.into_deserializer();
+    T::deserialize(name).ok()
+}
+
 /// The form in which a statement came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -47,8 +53,7 @@ impl StatementKind {
 
     /// Returns the form of that name.
     pub fn of(name: &str) -> Option<StatementKind> {
-        let name: StrDeserializer<'_, serde::de::value::Error> = name.into_deserializer();
-        StatementKind::deserialize(name).ok()
+        by_name(name)
     }
 }
 
@@ -101,8 +106,7 @@ pub enum Rule {
 impl Rule {
     /// Returns the rule of that name.
     pub fn of(name: &str) -> Option<Rule> {
-        let name: StrDeserializer<'_, serde::de::value::Error> = name.into_deserializer();
-        Rule::deserialize(name).ok()
+        by_name(name)
     }
 
     /// Returns the rule's name as the documentation writes it.

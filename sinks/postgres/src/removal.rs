@@ -132,7 +132,7 @@ pub(crate) async fn budget(
         rows: u64::try_from(rows).unwrap_or_default(),
         streams: match row.try_get("alone").map_err(fail)? {
             true => Vec::new(),
-            false => stream::others(session, &table.shape.name, source, lane).await.map_err(fail)?,
+            false => stream::all(session, &table.shape.name).await.map_err(fail)?,
         },
     })
 }

@@ -74,19 +74,9 @@ pub(crate) async fn keep(session: &mut Session, claims: &Claims, lane: &LaneId) 
     Ok(())
 }
 
-/// Returns the streams that feed a table, when any of them is another one than `source` by the lane's topic.
-pub(crate) async fn others(
-    session: &mut Session,
-    table: &TableName,
-    source: &str,
-    lane: &LaneId,
-) -> Result<Vec<String>, sqlx::Error> {
-    let rows = session.own_all(HOLDERS, table_arguments(table)).await?;
-    let mut alone = true;
-    for row in &rows {
-        alone &= row.try_get::<&str, _>(0)? == source && frontier::topic_id(row, "topic_id")? == lane.topic_id;
-    }
-    if alone { Ok(Vec::new()) } else { rows.iter().map(describe).collect() }
+/// Returns the streams that feed a table.
+pub(crate) async fn all(session: &mut Session, table: &TableName) -> Result<Vec<String>, sqlx::Error> {
+    session.own_all(HOLDERS, table_arguments(table)).await?.iter().map(describe).collect()
 }
 
 fn describe(row: &PgRow) -> Result<String, sqlx::Error> {
