@@ -199,7 +199,7 @@ pub async fn end_offsets(stack: &Stack, topic: &str) -> Result<Vec<i64>> {
 }
 
 /// Reads a topic from its start to the end that it has now; ordered by partition, then offset. Records of aborted
-/// transactions are not there.
+/// transactions are not there. A topic that is not there yet holds none: Connect makes a topic with its first record.
 pub async fn read_all(stack: &Stack, topic: &str) -> Result<Vec<Read>> {
     let consumer = reader(stack)?;
     let topic = topic.to_owned();
@@ -216,9 +216,13 @@ fn reader(stack: &Stack) -> Result<BaseConsumer> {
         .context("make a consumer")
 }
 
-fn ends(consumer: &BaseConsumer, topic: &str) -> Result<Vec<i64>> {
+fn partitions(consumer: &BaseConsumer, topic: &str) -> Result<usize> {
     let metadata = consumer.fetch_metadata(Some(topic), LIMIT).context("ask for a topic's partitions")?;
-    let partitions = metadata.topics().iter().find(|known| known.name() == topic).map_or(0, |t| t.partitions().len());
+    Ok(metadata.topics().iter().find(|known| known.name() == topic).map_or(0, |known| known.partitions().len()))
+}
+
+fn ends(consumer: &BaseConsumer, topic: &str) -> Result<Vec<i64>> {
+    let partitions = partitions(consumer, topic)?;
     if partitions == 0 {
         return Err(anyhow!("topic {topic} is not there"));
     }
@@ -230,7 +234,7 @@ fn ends(consumer: &BaseConsumer, topic: &str) -> Result<Vec<i64>> {
 fn read_to_end(consumer: &BaseConsumer, topic: &str) -> Result<Vec<Read>> {
     // The end of a partition is told by the consumer: the last record is not at `end - 1` behind a transaction or after
     // compaction.
-    let mut open: Vec<i32> = (0..i32::try_from(ends(consumer, topic)?.len())?).collect();
+    let mut open: Vec<i32> = (0..i32::try_from(partitions(consumer, topic)?)?).collect();
     let mut from = TopicPartitionList::new();
     for &partition in &open {
         from.add_partition_offset(topic, partition, Offset::Beginning)?;

@@ -149,7 +149,7 @@ async fn a_prefix_chosen_for_a_partition_reaches_it() -> Result<()> {
 
     let records = until("the markers are there", LIMIT, async || {
         // The topic is made by its first record.
-        let records = kafka::read_all(&stack, &topic).await.unwrap_or_default();
+        let records = kafka::read_all(&stack, &topic).await?;
         Ok((records.len() == 3).then_some(records))
     })
     .await?;
@@ -243,6 +243,7 @@ async fn a_comparison_names_each_row_that_differs() -> Result<()> {
 async fn what_was_written_is_read_back_from_every_partition() -> Result<()> {
     let stack = Stack::from_env()?;
     let topic = test_support::unique("written");
+    assert_eq!(kafka::read_all(&stack, &topic).await?, []);
     kafka::create_topic(&stack, &topic, 2, &[("cleanup.policy", "delete")]).await?;
     let new = [
         kafka::New { partition: Some(1), timestamp: Some(1_700_000_000_000), ..kafka::New::text("k", "v") }
