@@ -171,6 +171,29 @@ impl KeySet {
         }
     }
 
+    /// Returns the set as runs of successive integers, first and last of each, as far apart as they can be; `None` when
+    /// there are more than `most`, or when a key is no encoded integer.
+    pub fn runs(&self, most: usize) -> Option<Vec<(i64, i64)>> {
+        let mut runs: Vec<(i64, i64)> = Vec::new();
+        let mut take = |low: i64, high: i64| match runs.last_mut() {
+            Some(run) if run.1.checked_add(1) == Some(low) => {
+                run.1 = high;
+                true
+            }
+            _ => {
+                runs.push((low, high));
+                runs.len() <= most
+            }
+        };
+        let fits = match self {
+            KeySet::Intervals(intervals) => intervals.iter().all(|&(low, high)| take(low, high)),
+            KeySet::List(list) => list
+                .iter()
+                .all(|key| <[u8; 8]>::try_from(key).is_ok_and(|key| take(key::int_of(key), key::int_of(key)))),
+        };
+        fits.then_some(runs)
+    }
+
     /// Starts to read the keys in ascending order.
     pub fn cursor(&self) -> KeyCursor<'_> {
         KeyCursor(match self {

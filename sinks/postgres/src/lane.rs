@@ -4,7 +4,11 @@
 //! lock outlives it; or, when it is dropped in the middle (a future that was cancelled), by closing the connection,
 //! which makes the server roll back. The next unit opens a new one.
 
-use std::{collections::HashSet, fmt, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+    sync::Arc,
+};
 
 use sink_api::{
     Batch, Difference, DifferenceQuery, ErrorClass, KeyList, LaneId, LaneState, Offset, ReadId, Removal, RemovalBudget,
@@ -103,7 +107,7 @@ impl SinkLane for PostgresLane {
         self.begin_transaction().await?;
         let expected = expected.map(|state| state.next_offset);
         // From here on a drop closes the connection.
-        let mut unit = PostgresUnit { lane: self, expected, live: true, checked: HashSet::new() };
+        let mut unit = PostgresUnit::new(self, expected);
         let Parts { session, id, epoch, .. } = unit.parts()?;
         let result = match frontier::look(session, id, epoch).await {
             Ok(row) => frontier::check_expected(&row, id, expected),
@@ -115,7 +119,7 @@ impl SinkLane for PostgresLane {
 
     async fn committed(&mut self) -> Result<Option<LaneState>, SinkError> {
         self.begin_transaction().await?;
-        let mut unit = PostgresUnit { lane: self, expected: None, live: true, checked: HashSet::new() };
+        let mut unit = PostgresUnit::new(self, None);
         // A commit in doubt holds the row until it is in or out.
         let Parts { session, id, epoch, .. } = unit.parts()?;
         let result = frontier::lock(session, id, epoch).await;
@@ -134,6 +138,10 @@ pub struct PostgresUnit<'a> {
     live: bool,
     /// Tables that were locked and found to be as they were described.
     checked: HashSet<TableName>,
+    /// By table and source, what the caps need, with what was removed since.
+    budgets: HashMap<(TableName, String), RemovalBudget>,
+    /// What was removed from each table, to be counted before the commit.
+    removed: HashMap<TableName, u64>,
 }
 
 impl fmt::Debug for PostgresUnit<'_> {
@@ -150,7 +158,18 @@ impl Drop for PostgresUnit<'_> {
     }
 }
 
-impl PostgresUnit<'_> {
+impl<'a> PostgresUnit<'a> {
+    fn new(lane: &'a mut PostgresLane, expected: Option<Offset>) -> PostgresUnit<'a> {
+        PostgresUnit {
+            lane,
+            expected,
+            live: true,
+            checked: HashSet::new(),
+            budgets: HashMap::new(),
+            removed: HashMap::new(),
+        }
+    }
+
     /// Passes a result on; an error ends the unit.
     async fn settle<T>(&mut self, result: Result<T, SinkError>) -> Result<T, SinkError> {
         if result.is_err() && self.live {
@@ -260,16 +279,28 @@ impl Unit for PostgresUnit<'_> {
     }
 
     async fn removal_budget(&mut self, table: &TableShape, source: &str) -> Result<RemovalBudget, SinkError> {
+        let of = (table.name.clone(), source.to_owned());
+        if let Some(budget) = self.budgets.get(&of) {
+            return Ok(budget.clone());
+        }
+        let first = self.budgets.is_empty();
+        let removed = self.removed.get(&table.name).copied().unwrap_or_default();
         let Parts { shared, session, id, .. } = self.parts()?;
-        let known = match shared.tables.known(&table.name) {
-            Some(known) => Ok(known),
-            None => catalog::describe(session, &table.name).await,
+        let result = async {
+            if first {
+                stream::hold(session).await?;
+            }
+            let known = match shared.tables.known(&table.name) {
+                Some(known) => known,
+                None => catalog::describe(session, &table.name).await?,
+            };
+            removal::budget(session, &known, source, id).await
         };
-        let result = match known {
-            Ok(known) => removal::budget(session, &known, source, id).await,
-            Err(error) => Err(error),
-        };
-        self.settle(result).await
+        let result = result.await;
+        let mut budget = self.settle(result).await?;
+        budget.removed_last_day += removed;
+        self.budgets.insert(of, budget.clone());
+        Ok(budget)
     }
 
     async fn remove(&mut self, removal: &Removal<'_>) -> Result<u64, SinkError> {
@@ -279,7 +310,14 @@ impl Unit for PostgresUnit<'_> {
             Ok(plans) => removal::remove(session, &plans.table, id, removal).await,
             Err(error) => Err(error),
         };
-        self.settle(result).await
+        let removed = self.settle(result).await?;
+        let name = &removal.table.name;
+        *self.removed.entry(name.clone()).or_default() += removed;
+        for (_, budget) in self.budgets.iter_mut().filter(|((table, _), _)| table == name) {
+            budget.removed_last_day += removed;
+            budget.rows = budget.rows.saturating_sub(removed);
+        }
+        Ok(removed)
     }
 
     async fn record(&mut self, statement: &StatementRow, orphans: &KeyList) -> Result<(), SinkError> {
@@ -291,8 +329,15 @@ impl Unit for PostgresUnit<'_> {
 
     async fn commit(mut self, state: &LaneState) -> Result<(), SinkError> {
         let expected = self.expected;
+        let counts = std::mem::take(&mut self.removed);
         let Parts { session, id, epoch, .. } = self.parts()?;
-        let result = frontier::advance(session, id, epoch, expected, state).await;
+        let result = async {
+            for (table, removed) in counts.iter().filter(|(_, removed)| **removed > 0) {
+                removal::count(session, table, id, *removed).await?;
+            }
+            frontier::advance(session, id, epoch, expected, state).await
+        };
+        let result = result.await;
         self.settle(result).await?;
         let Parts { session, id, .. } = self.parts()?;
         let doing = format!("commit lane {id}");

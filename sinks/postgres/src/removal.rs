@@ -4,7 +4,7 @@
 //! object of each column's *text form*, as PostgreSQL's own output function writes it under the sink's settings: that
 //! form reads back to the same value for every type, where JSON's own numbers would lose scales, infinities and bytes.
 
-use sink_api::{LaneId, Removal, RemovalBudget, SinkError};
+use sink_api::{LaneId, Removal, RemovalBudget, SinkError, TableName};
 use sqlx::{Arguments, AssertSqlSafe, Row, SqlSafeStr, postgres::PgArguments};
 
 use crate::{
@@ -12,9 +12,9 @@ use crate::{
     errors::classify,
     frontier::uuid,
     identifier::quote_literal,
-    keyed::{delete_text, key_arguments, key_parts, keys_per_statement},
+    keyed::{delete_text, key_arguments, key_array, key_parts, keys_per_statement},
     stream,
-    table::Table,
+    table::{KeyPart, Table},
 };
 
 /// Why a row was removed, in `sink_repair.removed`.
@@ -26,7 +26,7 @@ const COUNTED_PAGES: i64 = 1_000;
 /// Where counting the rows of a table without statistics ends.
 const COUNTED_ROWS: i64 = 1_000_000;
 
-/// Removes the rows of `removal.keys`. Returns how many there were.
+/// Removes the rows of `removal.keys`. Returns how many there were; [`count`] is the caller's.
 pub(crate) async fn remove(
     session: &mut Session,
     table: &Table,
@@ -38,7 +38,7 @@ pub(crate) async fn remove(
         return Ok(0);
     }
     let doing = table.doing("remove orphans from");
-    let sql = AssertSqlSafe(removal_text(table, parts.len(), &delete_text(table, parts))).into_sql_str();
+    let sql = AssertSqlSafe(removal_text(table, parts)).into_sql_str();
     let keys: Vec<&[u8]> = removal.keys.iter().collect();
     let mut removed = 0;
     for keys in keys.chunks(keys_per_statement(parts)) {
@@ -54,11 +54,20 @@ pub(crate) async fn remove(
         let _ = arguments.add(removal.offset.0);
         removed += session.execute_kept(&sql, arguments).await.map_err(|error| classify(&doing, &error))?;
     }
-    count(session, table, lane, removed).await.map_err(|error| classify(&doing, &error))?;
     Ok(removed)
 }
 
-fn removal_text(table: &Table, key_columns: usize, delete: &str) -> String {
+fn removal_text(table: &Table, parts: &[KeyPart]) -> String {
+    let delete = match parts {
+        // The subquery hides from the planner how many keys there are: one plan fits all, and is kept.
+        [part] => format!(
+            "DELETE FROM {} AS t\nWHERE t.{} = ANY(ARRAY(SELECT unnest({})))",
+            table.sql,
+            part.sql,
+            key_array(part, 1)
+        ),
+        _ => delete_text(table, parts),
+    };
     let (names, values): (Vec<String>, Vec<String>) = table
         .shape
         .columns
@@ -66,7 +75,7 @@ fn removal_text(table: &Table, key_columns: usize, delete: &str) -> String {
         .zip(&table.columns)
         .map(|(shape, column)| (quote_literal(&shape.name), format!("t.{}{}", column.sql, column.to_text)))
         .unzip();
-    let place = |after: usize| key_columns + after;
+    let place = |after: usize| parts.len() + after;
     format!(
         "WITH gone AS (\n{delete}\nRETURNING jsonb_object(ARRAY[{}]::pg_catalog.text[], ARRAY[{}]::pg_catalog.text[]) AS row_text\n)\n\
          INSERT INTO sink_repair.removed\n    (table_schema, table_name, read_id, reason, name, topic, topic_id, partition, position, row_text)\n\
@@ -86,18 +95,24 @@ fn removal_text(table: &Table, key_columns: usize, delete: &str) -> String {
 }
 
 /// Counts what was removed. The count outlives the copies, whose retention is the operator's.
-async fn count(session: &mut Session, table: &Table, lane: &LaneId, removed: u64) -> Result<(), sqlx::Error> {
+pub(crate) async fn count(
+    session: &mut Session,
+    table: &TableName,
+    lane: &LaneId,
+    removed: u64,
+) -> Result<(), SinkError> {
     let mut arguments = PgArguments::default();
-    let _ = arguments.add(&table.shape.name.schema);
-    let _ = arguments.add(&table.shape.name.name);
+    let _ = arguments.add(&table.schema);
+    let _ = arguments.add(&table.name);
     let _ = arguments.add(&lane.name);
     let _ = arguments.add(uuid(&lane.topic_id));
     let _ = arguments.add(lane.partition.0);
     let _ = arguments.add(i64::try_from(removed).unwrap_or(i64::MAX));
-    session.own(COUNT, arguments).await.map(drop)
+    let counted = session.own(COUNT, arguments).await;
+    counted.map(drop).map_err(|error| classify(&format!("count the removals of {table}"), &error))
 }
 
-/// Returns what the caps need.
+/// Returns what the caps need, but for removals that are not counted yet.
 pub(crate) async fn budget(
     session: &mut Session,
     table: &Table,

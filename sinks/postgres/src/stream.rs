@@ -7,7 +7,7 @@ use std::{
 
 use sink_api::{LaneId, SinkError, TableName, TopicId};
 use sqlx::{
-    Arguments, Row,
+    Arguments, Row, SqlSafeStr,
     postgres::{PgArguments, PgRow},
 };
 
@@ -65,13 +65,32 @@ pub(crate) struct Claims {
     sources: Vec<String>,
 }
 
-/// Makes a lane's claims again where someone has reset them: it goes on writing.
+/// Makes a lane's claims again where someone has reset them: it goes on writing. Looks first, since a claim waits for
+/// statements of other lanes ([`hold`]).
 pub(crate) async fn keep(session: &mut Session, claims: &Claims, lane: &LaneId) -> Result<(), SinkError> {
+    let fail = |error: sqlx::Error| classify(&format!("claim table {}", claims.table), &error);
+    if claims.sources.is_empty() {
+        return Ok(());
+    }
+    let mut arguments = table_arguments(&claims.table);
+    let _ = arguments.add(frontier::uuid(&lane.topic_id));
+    let _ = arguments.add(&claims.sources);
+    let row = session.own_optional(KEPT, arguments).await.map_err(fail)?;
+    let kept: i64 = row.ok_or(sqlx::Error::RowNotFound).and_then(|row| row.try_get(0)).map_err(fail)?;
+    if kept == claims.sources.len() as i64 {
+        return Ok(());
+    }
     for source in &claims.sources {
-        let kept = session.own(CLAIM, claim_arguments(&claims.table, source, lane)).await;
-        kept.map_err(|error| classify(&format!("claim table {}", claims.table), &error))?;
+        session.own(CLAIM, claim_arguments(&claims.table, source, lane)).await.map_err(fail)?;
     }
     Ok(())
+}
+
+/// Keeps new claims out until the transaction ends, so that no other stream can begin to feed a table between a look at
+/// its claims and a removal.
+pub(crate) async fn hold(session: &mut Session) -> Result<(), SinkError> {
+    let held = session.script("LOCK TABLE sink_repair.stream IN SHARE MODE".into_sql_str()).await;
+    held.map_err(|error| classify("hold the claims of tables", &error))
 }
 
 /// Returns the streams that feed a table.
@@ -113,6 +132,10 @@ const CLAIM: &str = "
 INSERT INTO sink_repair.stream (table_schema, table_name, source, topic, topic_id, claimed_by)
 VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT (table_schema, table_name, source, topic_id) DO NOTHING";
+
+const KEPT: &str = "
+SELECT count(*) FROM sink_repair.stream
+WHERE table_schema = $1 AND table_name = $2 AND topic_id = $3 AND source = ANY($4)";
 
 const HOLDERS: &str = "
 SELECT source, topic, uuid_send(topic_id) AS topic_id FROM sink_repair.stream

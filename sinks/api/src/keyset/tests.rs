@@ -140,3 +140,15 @@ proptest! {
         prop_assert_eq!(list.first_inversion().is_none(), list == sorted);
     }
 }
+
+#[test]
+fn runs_are_as_long_as_they_can_be() {
+    let list = KeySet::List(encoded([i64::MIN, -1, 0, 1, 5, 7, 8, i64::MAX]));
+    let runs = vec![(i64::MIN, i64::MIN), (-1, 1), (5, 5), (7, 8), (i64::MAX, i64::MAX)];
+    assert_eq!(list.runs(5), Some(runs));
+    assert_eq!(list.runs(4), None);
+    assert_eq!(KeySet::Intervals(vec![(1, 3), (4, 4), (6, i64::MAX)]).runs(2), Some(vec![(1, 4), (6, i64::MAX)]));
+    assert_eq!(KeySet::Intervals(vec![(i64::MIN, i64::MAX)]).runs(1), Some(vec![(i64::MIN, i64::MAX)]));
+    assert_eq!(KeySet::List([b"text".as_slice()].into_iter().collect()).runs(9), None);
+    assert_eq!(KeySet::List(KeyList::new()).runs(0), Some(vec![]));
+}

@@ -6,7 +6,7 @@
 //! ids, which every change of a definition renews and VACUUM and ANALYZE leave alone.
 
 use sink_api::{SinkError, TableName};
-use sqlx::{Arguments, AssertSqlSafe, SqlSafeStr, postgres::PgArguments};
+use sqlx::{Arguments, AssertSqlSafe, Row, SqlSafeStr, postgres::PgArguments};
 
 use crate::{connect::Session, errors::classify, identifier::quote_table};
 
@@ -23,24 +23,32 @@ pub(crate) async fn read(session: &mut Session, name: &TableName) -> Result<Stri
     let _ = arguments.add(quote_table(name));
     let row = session.own_optional(FINGERPRINT, arguments).await.map_err(fail)?;
     let row = row.ok_or_else(|| fail(sqlx::Error::RowNotFound))?;
-    sqlx::Row::try_get::<Option<String>, _>(&row, 0).map(Option::unwrap_or_default).map_err(fail)
+    row.try_get::<Option<String>, _>(0).map(Option::unwrap_or_default).map_err(fail)
 }
 
-/// A foreign key that refers to the table has triggers on it, so `pg_constraint` need not be searched for it.
+/// A foreign key that refers to the table has triggers on it, so `pg_constraint` need not be searched for it. The array
+/// is for the planner, which takes what functions return for a thousand rows and would read catalogs whole.
 const FINGERPRINT: &str = "
-WITH related AS (
-    SELECT to_regclass($1)::oid AS oid
-    UNION SELECT relid FROM pg_partition_tree(to_regclass($1))
-    UNION SELECT relid FROM pg_partition_ancestors(to_regclass($1))
+WITH related AS MATERIALIZED (
+    SELECT ARRAY(
+        SELECT to_regclass($1)::oid
+        UNION SELECT relid FROM pg_partition_tree(to_regclass($1))
+        UNION SELECT relid FROM pg_partition_ancestors(to_regclass($1))
+    ) AS oids
 )
 SELECT md5(string_agg(line, ' ' ORDER BY line)) FROM (
     SELECT format('c%s %s %s %s %s', c.oid, c.relkind, c.relpersistence, c.relrowsecurity, c.relforcerowsecurity) AS line
-    FROM related JOIN pg_class c USING (oid)
+    FROM pg_class c WHERE c.oid = ANY ((SELECT oids FROM related)::oid[])
     UNION ALL SELECT format('a%s.%s %s', a.attrelid, a.attnum, a.xmin)
-    FROM related JOIN pg_attribute a ON a.attrelid = related.oid WHERE a.attnum > 0
-    UNION ALL SELECT format('d%s %s', d.oid, d.xmin) FROM related JOIN pg_attrdef d ON d.adrelid = related.oid
-    UNION ALL SELECT format('k%s %s', k.oid, k.xmin) FROM related JOIN pg_constraint k ON k.conrelid = related.oid
-    UNION ALL SELECT format('t%s %s', t.oid, t.xmin) FROM related JOIN pg_trigger t ON t.tgrelid = related.oid
-    UNION ALL SELECT format('r%s %s', r.oid, r.xmin) FROM related JOIN pg_rewrite r ON r.ev_class = related.oid
-    UNION ALL SELECT format('i%s %s', i.indexrelid, i.xmin) FROM related JOIN pg_index i ON i.indrelid = related.oid
+    FROM pg_attribute a WHERE a.attrelid = ANY ((SELECT oids FROM related)::oid[]) AND a.attnum > 0
+    UNION ALL SELECT format('d%s %s', d.oid, d.xmin)
+    FROM pg_attrdef d WHERE d.adrelid = ANY ((SELECT oids FROM related)::oid[])
+    UNION ALL SELECT format('k%s %s', k.oid, k.xmin)
+    FROM pg_constraint k WHERE k.conrelid = ANY ((SELECT oids FROM related)::oid[])
+    UNION ALL SELECT format('t%s %s', t.oid, t.xmin)
+    FROM pg_trigger t WHERE t.tgrelid = ANY ((SELECT oids FROM related)::oid[])
+    UNION ALL SELECT format('r%s %s', r.oid, r.xmin)
+    FROM pg_rewrite r WHERE r.ev_class = ANY ((SELECT oids FROM related)::oid[])
+    UNION ALL SELECT format('i%s %s', i.indexrelid, i.xmin)
+    FROM pg_index i WHERE i.indrelid = ANY ((SELECT oids FROM related)::oid[])
 ) AS lines";

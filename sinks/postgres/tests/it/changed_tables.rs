@@ -5,7 +5,7 @@ use sink_api::{
     Unit, Value,
 };
 
-use crate::fixture::{Bench, Db, int, lane_id, public, text, upsert};
+use crate::fixture::{Bench, Db, int, lane_id, public, text, upsert, wait_until};
 
 const OUTDATED: &str = "write public.t: the table's definition has changed";
 
@@ -131,4 +131,28 @@ async fn a_claim_that_was_reset_is_made_again_by_the_lane_that_goes_on_writing()
 
     assert_eq!(db.rows("SELECT source FROM sink_repair.stream").await, ["inventory.t"]);
     bench.state = None;
+}
+
+/// Between a look at a table's streams and a removal no other stream may begin: its rows would be nobody's orphans.
+#[tokio::test]
+async fn a_claim_waits_for_a_unit_that_looked_at_the_claims() {
+    let mut db = Db::new("CREATE TABLE t (id int PRIMARY KEY)").await;
+    let mut bench = Bench::new(&db, "t").await;
+    bench.sink.claim_table(&public("t"), "inventory.t", &lane_id("orders")).await.unwrap();
+    let other = db.sink().await;
+
+    let mut unit = bench.lane.begin(None).await.unwrap();
+    assert_eq!(unit.removal_budget(&bench.table, "inventory.t").await.unwrap().streams, [""; 0]);
+    let claim = tokio::spawn(async move { other.claim_table(&public("t"), "archive.t", &lane_id("archive")).await });
+    wait_until(
+        &mut db,
+        "the claim waits",
+        "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted AND relation = 'sink_repair.stream'::regclass",
+    )
+    .await;
+    unit.commit(&crate::fixture::state(1)).await.unwrap();
+
+    assert!(claim.await.unwrap().unwrap().is_some_and(|first| first.contains("inventory.t")));
+    let claims = "SELECT source FROM sink_repair.stream ORDER BY source";
+    assert_eq!(db.rows(claims).await, ["archive.t", "inventory.t"]);
 }

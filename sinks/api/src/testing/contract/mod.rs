@@ -156,6 +156,7 @@ pub async fn assert_contract<F: Fixture>(make: impl AsyncFn() -> F) {
             a_difference_counts_all_and_names_the_first,
             a_difference_sees_the_unit_s_own_writes,
             a_difference_goes_on_over_many_rows,
+            keys_close_together_are_compared_as_any_others,
         }
         removals {
             a_removal_takes_the_rows_that_are_there_and_counts_them,
