@@ -12,8 +12,8 @@ use crate::{
     dead_letter::{self, Failure},
     decode::{BadRecord, Stage},
     kafka::{
-        Charge, ClientSettings, FetchError, Outgoing, PartitionError, Producer, Records, SendError, TopicPartition,
-        fetch_one,
+        Assignment, Charge, ClientSettings, FetchError, Outgoing, PartitionError, Producer, Records, SendError,
+        TopicPartition, fetch_one,
     },
 };
 
@@ -45,10 +45,6 @@ impl RecordStream for KafkaRecords {
         self.records.caught_up()
     }
 
-    async fn partition_count(&mut self) -> Option<i32> {
-        self.records.partition_count().await.ok()
-    }
-
     fn commit(&self, next_offset: Offset) {
         self.records.commit(next_offset);
     }
@@ -72,12 +68,18 @@ pub(super) struct KafkaOutlet {
     pub(super) client: Arc<ClientSettings>,
     pub(super) producer: Arc<Producer>,
     pub(super) partition: TopicPartition,
+    pub(super) assignment: Arc<Assignment>,
     pub(super) dead_letter_topic: Option<Arc<str>>,
     /// Topic and key of repair requests.
     pub(super) signal: Option<(Arc<str>, Arc<str>)>,
 }
 
 impl Outlet for KafkaOutlet {
+    async fn partition_count(&self) -> Option<i32> {
+        // The only error is that the partition was taken.
+        self.assignment.describe().await.ok().map(|topic| topic.partitions)
+    }
+
     fn can_park(&self) -> bool {
         self.dead_letter_topic.is_some()
     }

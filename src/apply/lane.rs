@@ -9,22 +9,21 @@
 
 use std::{sync::Arc, time::Duration};
 
-use sink_api::{LaneId, Offset, Sink, SinkError, TableName};
+use sink_api::{LaneId, Offset, Sink};
 use tokio::{sync::watch, task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     feeds::Feeds,
-    hints,
     observer::Observer,
     ports::{Delivery, Held, Outlet, RecordStream},
     requests::Requests,
-    writer::{BAD_RECORD_HINT, Report, Stop, Wait, Writer},
+    writer::{Report, Stop, Wait, Writer},
 };
 use crate::{
-    decode::{BadRecord, Damaged, DecodeError, Decoder, Event},
+    decode::Decoder,
     record::Record,
-    stream::{Sequencer, Step, Unit, UnitBuilder, UnitLimits},
+    stream::{Sequencer, Unit, UnitBuilder, UnitLimits},
 };
 
 /// How a lane works.
@@ -119,11 +118,6 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
                 None => None,
             };
             if writing.is_none() && due.is_some_and(|due| due <= Instant::now()) {
-                if builder.has_statements() {
-                    let asked = stop.run_until_cancelled(self.records.partition_count()).await;
-                    let Some(partitions) = asked.flatten() else { return self.finish(None).await };
-                    self.sequencer.partitions(partitions, &mut builder);
-                }
                 writing =
                     self.start(builder.finish(self.sequencer.state()), std::mem::take(&mut timestamps), held.take());
                 opened = None;
@@ -192,138 +186,6 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
         }
     }
 
-    /// Takes records until one ends the lane.
-    async fn take_all(
-        &mut self,
-        records: Vec<Record>,
-        builder: &mut UnitBuilder,
-        steps: &mut Vec<Step>,
-        timestamps: &mut Vec<i64>,
-    ) -> Result<(), LaneEnd> {
-        self.requests.read(records.last().and_then(|record| record.timestamp));
-        for record in records {
-            builder.record(record.timestamp);
-            timestamps.extend(record.timestamp);
-            self.take(&record, builder, steps).await?;
-        }
-        Ok(())
-    }
-
-    /// Takes one record: decode, sequence, gather.
-    async fn take(&mut self, record: &Record, builder: &mut UnitBuilder, steps: &mut Vec<Step>) -> Result<(), LaneEnd> {
-        // Records before the frontier only rebuild what the lane knew; what they ask for was done in an earlier life.
-        let rebuilding = record.offset < self.sequencer.state().next_offset;
-        match self.decode(record).await? {
-            Ok(Event::Truncate { table, .. })
-                if !rebuilding && let Some(end) = self.refuses_truncate(&table.name, record.offset) =>
-            {
-                return Err(end);
-            }
-            Ok(event) => {
-                if let Err(error) = self.feeds.note(&self.sink, &self.id, &event, &mut self.observer).await {
-                    return Err(self.sink_failed(record, error));
-                }
-                if let Event::Row(row) = &event {
-                    self.requests.event(&row.table.name, &row.key, &self.observer);
-                }
-                self.sequencer.push(record.offset, record.timestamp, event, steps);
-            }
-            Err(bad) => {
-                if !rebuilding && !self.outlet.can_park() {
-                    // Before it is sequenced: the frontier must not pass it.
-                    return Err(self.bad_record(record, &bad));
-                }
-                self.sequencer.push_bad(record.offset, record.timestamp, &bad, steps);
-                if !rebuilding {
-                    builder.park(record.offset, bad);
-                }
-            }
-        }
-        steps.drain(..).for_each(|step| builder.push(step));
-        Ok(())
-    }
-
-    /// Returns why a truncate ends the lane, if it does.
-    fn refuses_truncate(&self, table: &TableName, offset: Offset) -> Option<LaneEnd> {
-        let what = format!("{}: {table} was truncated at the source, at offset {offset}", self.id);
-        match self.feeds.other_than(table) {
-            _ if !self.settings.apply_truncate => {
-                Some(LaneEnd::Failed { what, hint: hints::truncated(&self.id, table, offset.next()) })
-            }
-            Some(other) => Some(LaneEnd::Failed {
-                what: format!("{what}, and the topic has changes of {other} as well"),
-                hint: hints::truncated_beside(&self.id, table, offset.next()),
-            }),
-            None => None,
-        }
-    }
-
-    /// Decodes a record, looking up the tables that it needs.
-    async fn decode(&mut self, record: &Record) -> Result<Result<Event, BadRecord>, LaneEnd> {
-        let mut refreshed: Option<TableName> = None;
-        loop {
-            match self.decoder.decode(record) {
-                Ok(event) => return Ok(Ok(event)),
-                Err(DecodeError::Bad(bad)) => {
-                    // What does not fit may fit the table as it is now.
-                    let table = bad.table.as_deref().and_then(|source| self.decoder.sink_of(source)).cloned();
-                    match table.filter(|table| refreshed.as_ref() != Some(table)) {
-                        Some(table) => {
-                            self.learn(&table).await.map_err(|error| self.sink_failed(record, error))?;
-                            refreshed = Some(table);
-                        }
-                        None => return Ok(Err(bad)),
-                    }
-                }
-                Err(DecodeError::NeedsTable { table, refused }) => match (self.learn(&table).await, refused) {
-                    (Ok(()), _) => {}
-                    (Err(error), Some(refused)) => {
-                        self.decoder.refused(&table);
-                        return Ok(Ok(Event::Damaged(Damaged {
-                            reason: format!("{}: {error}", refused.reason),
-                            ..*refused
-                        })));
-                    }
-                    (Err(error), None) => return Err(self.sink_failed(record, error)),
-                },
-                Err(DecodeError::Setup { table: Some(table), .. }) if refreshed.as_ref() != Some(&table) => {
-                    self.learn(&table).await.map_err(|error| self.sink_failed(record, error))?;
-                    refreshed = Some(table);
-                }
-                Err(DecodeError::Setup { reason, hint, .. }) => {
-                    return Err(LaneEnd::Failed {
-                        what: format!("{} at offset {}: {reason}", self.id, record.offset),
-                        hint,
-                    });
-                }
-            }
-        }
-    }
-
-    async fn learn(&mut self, table: &TableName) -> Result<(), SinkError> {
-        let shape = super::patiently(&mut self.observer, || self.sink.describe(table)).await?;
-        self.decoder.learn(shape);
-        Ok(())
-    }
-
-    fn sink_failed(&self, record: &Record, error: SinkError) -> LaneEnd {
-        LaneEnd::Failed {
-            what: format!("{} at offset {}: {error}", self.id, record.offset),
-            hint: error.hint.unwrap_or_else(|| "mend the sink, then restart the worker".to_owned()),
-        }
-    }
-
-    fn bad_record(&self, record: &Record, bad: &BadRecord) -> LaneEnd {
-        let table = bad.table.as_ref().map(|table| format!(" for {table}")).unwrap_or_default();
-        LaneEnd::Failed {
-            what: format!(
-                "{}: the record at offset {}{table} cannot be applied: {}",
-                self.id, record.offset, bad.reason
-            ),
-            hint: BAD_RECORD_HINT.to_owned(),
-        }
-    }
-
     /// Hands a unit to the writer.
     fn start(&mut self, unit: Unit, timestamps: Vec<i64>, held: Option<R::Held>) -> Option<Writing<S, O, R::Held>> {
         let mut writer = self.writer.take()?;
@@ -366,6 +228,7 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
                 }
                 Ok(())
             }
+            Err(Stop::Taken) => Err(LaneEnd::Stopped),
             Err(Stop::Fenced(what)) => Err(LaneEnd::Fenced(what)),
             Err(Stop::Failed { what, hint }) => Err(LaneEnd::Failed { what: format!("{}: {what}", self.id), hint }),
         }

@@ -5,6 +5,7 @@ mod command;
 pub(crate) mod connect;
 mod feeds;
 mod hints;
+mod isolate;
 mod kafka_port;
 mod lane;
 mod observer;
@@ -13,6 +14,7 @@ mod requests;
 mod run;
 mod signal_text;
 mod start;
+mod take;
 #[cfg(test)]
 mod tests;
 mod writer;

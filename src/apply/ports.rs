@@ -20,10 +20,6 @@ pub trait RecordStream: Send + 'static {
     /// Whether every record up to the end seen at the start was returned.
     fn caught_up(&self) -> bool;
 
-    /// Asks for the topic's partition count as it is now, until there is an answer; `None` when the partition was taken
-    /// away before. Cancel safe.
-    fn partition_count(&mut self) -> impl Future<Output = Option<i32>> + Send;
-
     /// Lets Kafka know the frontier. Never waits.
     fn commit(&self, next_offset: Offset);
 }
@@ -55,8 +51,12 @@ pub struct StreamFailure {
     pub hint: String,
 }
 
-/// Writes to Kafka on behalf of a lane. Each call returns once the broker has acknowledged.
+/// Writes to Kafka and asks it on behalf of a lane. Each call returns once the broker has answered.
 pub trait Outlet: Clone + Send + Sync + 'static {
+    /// Asks for the topic's partition count as it is now, until there is an answer; `None` when the partition was taken
+    /// away before.
+    fn partition_count(&self) -> impl Future<Output = Option<i32>> + Send;
+
     /// Whether bad records can be parked.
     fn can_park(&self) -> bool;
 

@@ -136,13 +136,11 @@ impl<S: Sink> Worker<S> {
                 return end;
             }
         };
-        // The records hold the partition from here on.
-        drop(assignment);
         observer.started(plan.start.frontier, plan.read_from);
         observer.held(&held);
         let sequencer = Sequencer::new(plan.start, self.limits);
         let (waits, waited) = watch::channel(None);
-        let outlet = self.outlet(&partition);
+        let outlet = self.outlet(&partition, assignment);
         let writer = Writer::new(
             self.sink.clone(),
             claimed.lane,
@@ -245,7 +243,7 @@ impl<S: Sink> Worker<S> {
         Ok((claimed, held, records, plan))
     }
 
-    fn outlet(&self, partition: &kafka::TopicPartition) -> KafkaOutlet {
+    fn outlet(&self, partition: &kafka::TopicPartition, assignment: Assignment) -> KafkaOutlet {
         let settings = &self.settings;
         KafkaOutlet {
             worker: settings.name.as_str().into(),
@@ -253,6 +251,7 @@ impl<S: Sink> Worker<S> {
             client: Arc::clone(&self.client),
             producer: Arc::clone(&self.producer),
             partition: partition.clone(),
+            assignment: Arc::new(assignment),
             dead_letter_topic: settings.dead_letter.as_ref().map(|dead_letter| dead_letter.topic.as_str().into()),
             signal: settings.signal.as_ref().map(|signal| (signal.topic.as_str().into(), signal.key.as_str().into())),
         }

@@ -2,20 +2,17 @@
 
 use std::sync::Arc;
 
-use sink_api::{
-    Difference, ErrorClass, Key, LaneState, Offset, Rule, Sink, SinkError, SinkLane, TableShape, Unit as _, Verdict,
-};
+use sink_api::{ErrorClass, Key, LaneState, Offset, Sink, SinkError, SinkLane, TableShape, Unit as _};
 
 use super::{
     barrier::{self, Barrier, Rules},
     observer::Judged,
-    ports::{MissingKeys, NotParked, Outlet},
+    ports::{MissingKeys, Outlet},
 };
 use crate::{
-    decode::{BadRecord, Stage},
+    decode::BadRecord,
     metrics::SparedKeys,
     retry::Backoff,
-    statement::{NOT_IN_TIME, REFUSED_BY_SINK},
     stream::{Unit, Work, merge},
 };
 
@@ -24,7 +21,7 @@ use crate::{
 pub struct Writer<S: Sink, O> {
     sink: S,
     lane: S::Lane,
-    outlet: O,
+    pub(super) outlet: O,
     rules: Arc<Rules>,
     /// What the sink holds of the lane: `None` before the first commit.
     committed: Option<LaneState>,
@@ -32,7 +29,7 @@ pub struct Writer<S: Sink, O> {
     pub(super) base: LaneState,
     /// What the unit in hand has done so far. After a stop: what of it was done before, and is durable.
     pub(super) done: Report,
-    waits: tokio::sync::watch::Sender<Option<Wait>>,
+    pub(super) waits: tokio::sync::watch::Sender<Option<Wait>>,
 }
 
 /// Why a lane waits for its sink.
@@ -74,6 +71,8 @@ pub struct Report {
 /// Why a lane cannot go on.
 #[derive(Debug)]
 pub enum Stop {
+    /// Kafka gave the partition to another worker before the unit was begun.
+    Taken,
     /// Another worker owns the partition now.
     Fenced(String),
     /// A person must act.
@@ -114,7 +113,7 @@ impl<S: Sink, O: Outlet> Writer<S, O> {
     }
 
     /// Commits a unit, or the parts of it that the sink takes.
-    async fn persist(&mut self, unit: &mut Unit) -> Result<(), Stop> {
+    pub(super) async fn persist(&mut self, unit: &mut Unit) -> Result<(), Stop> {
         let mut refreshed = false;
         loop {
             let error = match self.commit(unit).await? {
@@ -138,11 +137,15 @@ impl<S: Sink, O: Outlet> Writer<S, O> {
 
     /// Tries until the sink has taken the unit or has said what is wrong with it. Transient errors end here, but for a
     /// unit with statements that takes the sink too long: to try it again for ever would block the stream.
-    async fn commit(&mut self, unit: &Unit) -> Result<Result<(), SinkError>, Stop> {
+    pub(super) async fn commit(&mut self, unit: &mut Unit) -> Result<Result<(), SinkError>, Stop> {
         let mut backoff = Backoff::default();
         let mut attempts = 0;
         let mut too_long = 0;
         loop {
+            if unit.has_statements() {
+                // Each time: the sink may have been away for hours.
+                unit.partitions(self.outlet.partition_count().await.ok_or(Stop::Taken)?);
+            }
             let mut done = Report::default();
             let error = match self.attempt(unit, &mut done).await {
                 Ok(()) => {
@@ -165,7 +168,7 @@ impl<S: Sink, O: Outlet> Writer<S, O> {
                 self.done.absorb(done);
                 return Ok(Ok(()));
             }
-            if too_long >= TOO_LONG_TIMES && unit.work.iter().any(|work| matches!(work, Work::Statement(_))) {
+            if too_long >= TOO_LONG_TIMES && unit.has_statements() {
                 self.waits.send_if_modified(|wait| wait.take().is_some());
                 return Ok(Err(error));
             }
@@ -250,7 +253,7 @@ impl<S: Sink, O: Outlet> Writer<S, O> {
     }
 
     /// Shows that the lane waits, and waits.
-    async fn wait(&mut self, error: &SinkError, attempts: u32, backoff: &mut Backoff) {
+    pub(super) async fn wait(&mut self, error: &SinkError, attempts: u32, backoff: &mut Backoff) {
         let delay = backoff.next(rand::random(), error.retry_after);
         tracing::warn!(error = %error, attempts, delay_ms = delay.as_millis() as u64, "sink is away, waiting");
         self.waits.send_replace(Some(Wait {
@@ -297,97 +300,18 @@ impl<S: Sink, O: Outlet> Writer<S, O> {
             }
         }
     }
-
-    /// Finds the one record of a unit that the sink refuses, by halves. What goes before it is committed.
-    async fn isolate(&mut self, unit: &Unit, error: &SinkError) -> Result<(), Stop> {
-        let (mut first, mut second) = match unit.halves(&self.base) {
-            Ok(halves) => halves,
-            Err(work) => return self.refused(unit, work, error).await,
-        };
-        Box::pin(self.persist(&mut first)).await?;
-        Box::pin(self.persist(&mut second)).await
-    }
-
-    /// Deals with a unit of one piece of work that the sink refuses.
-    async fn refused(&mut self, unit: &Unit, work: Option<&Work>, error: &SinkError) -> Result<(), Stop> {
-        let mut rest = Unit { work: Vec::new(), ..unit.clone() };
-        match work {
-            Some(Work::Rows(rows)) if let [change] = rows.as_slice() => {
-                let bad = BadRecord {
-                    stage: Stage::TaskPut,
-                    table: Some(change.table.name.to_string()),
-                    key: Some((Arc::clone(&change.table), change.key.clone())),
-                    reason: error.to_string(),
-                };
-                if !self.outlet.can_park() {
-                    return Err(Stop::Failed {
-                        what: format!(
-                            "the sink refuses the record at offset {} for {}: {error}",
-                            change.offset, change.table.name
-                        ),
-                        hint: error.hint.clone().unwrap_or_else(|| BAD_RECORD_HINT.to_owned()),
-                    });
-                }
-                self.park(change.offset, bad).await?;
-            }
-            Some(Work::Statement(statement)) => {
-                // In doubt the rows stay: the sink's own rules stand against the removal.
-                let what = if timed_out(error) { NOT_IN_TIME } else { REFUSED_BY_SINK };
-                let reason = format!("{what}: {error}");
-                let verdict = Verdict::Held { rule: Rule::Cascade, reason };
-                let row = barrier::row(statement, &Difference::default(), verdict, 0);
-                rest.work.push(Work::Refusal(Box::new(row)));
-            }
-            _ => return Err(failed(error, unit)),
-        }
-        match self.commit(&rest).await? {
-            Ok(()) => Ok(()),
-            Err(error) if error.class == ErrorClass::Fenced => Err(Stop::Fenced(error.to_string())),
-            Err(error) => Err(failed(&error, unit)),
-        }
-    }
-
-    async fn park(&mut self, offset: Offset, bad: BadRecord) -> Result<(), Stop> {
-        let mut backoff = Backoff::default();
-        let mut attempts = 0;
-        while let Err(error) = self.outlet.park(offset, &bad).await {
-            let error = match error {
-                NotParked::Unanswered(error) => error,
-                NotParked::Impossible { why, hint } => {
-                    let table = bad.table.as_deref().map(|table| format!(" for {table}")).unwrap_or_default();
-                    return Err(Stop::Failed {
-                        what: format!(
-                            "the record at offset {offset}{table} can neither be applied nor parked: {}; {why}",
-                            bad.reason
-                        ),
-                        hint,
-                    });
-                }
-            };
-            attempts += 1;
-            let error = SinkError::new(ErrorClass::Transient, format!("park the record at offset {offset}: {error}"));
-            self.wait(&error, attempts, &mut backoff).await;
-        }
-        self.waits.send_if_modified(|wait| wait.take().is_some());
-        self.done.parked.push((offset, bad));
-        Ok(())
-    }
 }
-
-/// What an operator can do about a record that cannot be applied.
-pub const BAD_RECORD_HINT: &str =
-    "mend the sink or the record's source, or set --dead-letter-topic to park such records and go on";
 
 /// How often in a row a unit with statements may take the sink too long before the statement at fault is searched. The
 /// first time it may have been the load.
 const TOO_LONG_TIMES: u32 = 2;
 
 /// Whether the sink gave up what took it too long (PostgreSQL's `statement_timeout`).
-fn timed_out(error: &SinkError) -> bool {
+pub(super) fn timed_out(error: &SinkError) -> bool {
     error.code.as_deref() == Some("57014")
 }
 
-fn failed(error: &SinkError, unit: &Unit) -> Stop {
+pub(super) fn failed(error: &SinkError, unit: &Unit) -> Stop {
     Stop::Failed {
         what: format!("{error}, in the unit that ends before offset {}", unit.end.next_offset),
         hint: error.hint.clone().unwrap_or_else(|| "mend the set-up, then restart the worker".to_owned()),

@@ -104,14 +104,6 @@ impl Records {
         chunk
     }
 
-    /// Asks for the topic's partition count as it is now, until the cluster answers.
-    ///
-    /// # Errors
-    /// `Taken` when the partition is taken before.
-    pub async fn partition_count(&self) -> Result<i32, PartitionError> {
-        Ok(Assignment::of(&self.lease).describe().await?.partitions)
-    }
-
     /// Returns the offset at which reading started.
     pub fn start_offset(&self) -> Offset {
         self.start

@@ -131,7 +131,7 @@ impl ClientSettings {
     /// # Errors
     /// Names the property.
     pub fn check(&self) -> Result<(), SettingsError> {
-        self.consumer("check").map(drop)
+        self.consumer("check").and(self.producer()).map(drop)
     }
 
     /// The settings of a member of `group`.
@@ -353,5 +353,6 @@ mod tests {
 
         assert_eq!((config.get("acks"), config.get("enable.idempotence")), (Some("all"), Some("true")));
         assert!(settings(&[("acks", "1")]).producer().is_err());
+        assert!(settings(&[("acks", "1")]).check().is_err());
     }
 }

@@ -96,9 +96,8 @@ fn is_whole(added: Added) -> Result<(), Refusal> {
     }
 }
 
-/// Checks that every key's changes have come through one partition.
-pub(super) fn keys_stayed(start: &Start) -> Result<(), Refusal> {
-    let Start { first_partition_count: first, partition_count: now, .. } = *start;
+/// Checks that every key's changes have come through one partition: that the topic's partition count is the first one.
+pub(super) fn keys_stayed(first: i32, now: i32) -> Result<(), Refusal> {
     if first == now {
         return Ok(());
     }
@@ -108,8 +107,8 @@ pub(super) fn keys_stayed(start: &Start) -> Result<(), Refusal> {
 
 /// Checks what can be checked without the stream.
 fn admit(start: &Start, claim: &Claim, extent: &Extent, selected: &KeySet) -> Result<(), Refusal> {
-    keys_stayed(start)?;
     let now = start.partition_count;
+    keys_stayed(start.first_partition_count, now)?;
     if now != 1 && claim.kind != StatementKind::Absence {
         let reason = format!("the topic has {now} partitions; statements are taken on topics of one partition");
         return Err(Refusal::final_by(Rule::Scope, reason));

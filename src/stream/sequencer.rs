@@ -3,11 +3,10 @@
 use sink_api::{Key, LaneState, Offset, ReadId, RowChange, RowOp, Rule, StatementKind, TableShape, Xid};
 
 use super::{
-    close::{Refusal, close, extent_of, keys_stayed, statement_id},
+    close::{Refusal, close, extent_of, statement_id},
     closed::ClosedReads,
     copies::RecentChanges,
     step::{Step, refusal, window_refusal},
-    unit::UnitBuilder,
     window::{Window, Windows},
 };
 use crate::{
@@ -149,16 +148,6 @@ impl Sequencer {
         // Its transaction is not known either.
         self.recent.push_undecoded(offset);
         self.passed(offset, first, steps);
-    }
-
-    /// Takes note of the topic's partition count, asked for after the unit's last record was read: if keys have moved,
-    /// the unit's statements are refused, and every later one. A row's later changes come through another lane, which
-    /// no window of this one sees.
-    pub fn partitions(&mut self, now: i32, unit: &mut UnitBuilder) {
-        self.start.partition_count = now;
-        if let Err(refused) = keys_stayed(&self.start) {
-            unit.refuse_statements(&refused);
-        }
     }
 
     /// Returns what the lane must remember if it ends here.

@@ -4,7 +4,7 @@ use std::{mem, sync::Arc};
 
 use sink_api::{LaneState, Offset, RowChange, RowOp, StatementRow, TableShape, Value};
 
-use super::{Step, close::Refusal};
+use super::{Step, close::keys_stayed, step::refused_row};
 use crate::{decode::BadRecord, statement::Statement};
 
 /// One kind of work, in stream order.
@@ -35,6 +35,24 @@ pub struct Unit {
     pub bytes: usize,
     /// The earliest timestamp of its records, in milliseconds since 1970-01-01 UTC.
     pub earliest: Option<i64>,
+}
+
+impl Unit {
+    /// Whether there is a statement to evaluate.
+    pub fn has_statements(&self) -> bool {
+        self.work.iter().any(|work| matches!(work, Work::Statement(_)))
+    }
+
+    /// Takes note of the topic's partition count, asked for after the unit's last record was read: if keys have moved, its
+    /// statements are refused. A row's later changes come through another lane, which no window of this one sees.
+    pub fn partitions(&mut self, now: i32) {
+        let Err(refused) = keys_stayed(self.end.partition_count, now) else { return };
+        for work in &mut self.work {
+            if let Work::Statement(statement) = work {
+                *work = Work::Refusal(Box::new(refused_row(statement, refused.clone())));
+            }
+        }
+    }
 }
 
 /// When a unit is full.
@@ -93,21 +111,6 @@ impl UnitBuilder {
     /// Adds a record to park.
     pub fn park(&mut self, offset: Offset, bad: BadRecord) {
         self.dead_letters.push((offset, bad));
-    }
-
-    /// Whether there is a statement to evaluate.
-    pub fn has_statements(&self) -> bool {
-        self.work.iter().any(|work| matches!(work, Work::Statement(_)))
-    }
-
-    /// Refuses every statement.
-    pub(super) fn refuse_statements(&mut self, refused: &Refusal) {
-        for step in mem::take(&mut self.work) {
-            match step {
-                Work::Statement(statement) => self.push(Step::refused(&statement, refused.clone())),
-                work => self.work.push(work),
-            }
-        }
     }
 
     /// Whether anything is to be done beyond moving the frontier.

@@ -129,7 +129,10 @@ fn hint_for(code: &str, error: &PgDatabaseError) -> Option<String> {
         "53300" => "raise max_connections, or run fewer lanes",
         "53100" => "free space on the server's disk",
         "55P03" => "another session holds a lock: look for it with pg_blocking_pids()",
-        "57014" => "the statement ran into statement_timeout",
+        "57014" => {
+            "the statement ran into statement_timeout (60 s): look for what blocks or slows it in pg_stat_activity, \
+             for triggers and for foreign keys without an index"
+        }
         "22021" | "22P05" => "PostgreSQL cannot store the character U+0000 in text",
         _ => return error.hint().filter(|_| !code.starts_with("22") && !code.starts_with("P0")).map(str::to_owned),
     };

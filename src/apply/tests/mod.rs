@@ -54,8 +54,6 @@ impl Held for NoMemory {
 struct Given {
     records: VecDeque<Record>,
     committed: Arc<Mutex<Option<Offset>>>,
-    /// What Kafka says of the topic's partitions, by how many records are still to come; `None` is no answer.
-    partitions: fn(usize) -> Option<i32>,
     /// Those that come later.
     more: Option<tokio::sync::mpsc::UnboundedReceiver<Record>>,
 }
@@ -80,13 +78,6 @@ impl RecordStream for Given {
         self.records.is_empty()
     }
 
-    async fn partition_count(&mut self) -> Option<i32> {
-        match (self.partitions)(self.records.len()) {
-            None => std::future::pending().await,
-            count => count,
-        }
-    }
-
     fn commit(&self, next_offset: Offset) {
         *self.committed.lock().unwrap() = Some(next_offset);
     }
@@ -99,6 +90,8 @@ struct Parking {
     requests: Option<Arc<Mutex<Vec<Request>>>>,
     /// Whether requests get no answer.
     mute: bool,
+    /// What Kafka says of the topic's partitions, the last one for ever; `None` is no answer, and no entry is one.
+    partitions: Arc<Mutex<VecDeque<Option<i32>>>>,
 }
 
 impl Parking {
@@ -112,6 +105,18 @@ impl Parking {
 }
 
 impl Outlet for Parking {
+    async fn partition_count(&self) -> Option<i32> {
+        let answer = {
+            let mut answers = self.partitions.lock().unwrap();
+            if answers.len() > 1 { answers.pop_front() } else { answers.front().copied() }
+        };
+        match answer {
+            None => Some(1),
+            Some(None) => std::future::pending().await,
+            Some(count) => count,
+        }
+    }
+
     fn can_park(&self) -> bool {
         self.parked.is_some()
     }
@@ -218,7 +223,6 @@ async fn lane(
         records: Given {
             records: records.into_iter().filter(|record| record.offset >= frontier).collect(),
             committed: Arc::clone(&committed),
-            partitions: |_| Some(1),
             more: None,
         },
         outlet: parking.clone(),

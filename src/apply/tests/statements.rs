@@ -1,6 +1,9 @@
 //! Statements at their place between changes, over the sink in memory.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use sink_api::{
     Key, KeyType, KeyValue, Offset, Sink, Value, Verdict,
@@ -126,13 +129,14 @@ async fn the_group_learns_of_a_record_when_it_is_durable() {
 async fn run_asking(
     sink: &MemorySink,
     records: Vec<Record>,
-    partitions: fn(usize) -> Option<i32>,
+    partitions: impl IntoIterator<Item = Option<i32>>,
     stop: CancellationToken,
 ) -> LaneEnd {
     let metrics = Arc::new(Metrics::new());
     let board = StatusBoard::new("test", "group", "memory", Arc::clone(&metrics));
-    let (mut lane, _) = lane(sink, records, Parking::default(), metrics, &board, true).await;
-    lane.records.partitions = partitions;
+    let answers = Arc::new(Mutex::new(partitions.into_iter().collect()));
+    let parking = Parking { partitions: answers, ..Parking::default() };
+    let (lane, _) = lane(sink, records, parking, metrics, &board, true).await;
     tokio::time::timeout(Duration::from_secs(20), lane.run(stop)).await.unwrap()
 }
 
@@ -143,13 +147,27 @@ async fn partitions_that_were_added_by_the_time_a_statement_is_read_refuse_it() 
     drift(&sink, 4);
     let [low, close] = read("r-1", 1, "[1]");
 
-    // What Kafka says before it has given the last record out is too old to count.
-    let asked = |to_come| if to_come == 0 { Some(2) } else { Some(1) };
-    let end = run_asking(&sink, vec![change(0, 1), low, close], asked, CancellationToken::new()).await;
+    let end = run_asking(&sink, vec![change(0, 1), low, close], [Some(2)], CancellationToken::new()).await;
 
     assert_eq!((end, ids(&sink)), (LaneEnd::CaughtUp, keys(&[1, 4])));
     let reason = "the topic had 1 partitions and has 2 now, so keys have moved".to_owned();
     assert_eq!(verdicts(&sink), [Verdict::Refused { rule: sink_api::Rule::Scope, reason, again: false }]);
+}
+
+/// The sink may be away for hours between two tries.
+#[tokio::test]
+async fn partitions_that_were_added_while_the_sink_was_away_refuse_the_statement() {
+    let sink = sink();
+    drift(&sink, 4);
+    sink.inject(Fault::Difference);
+    let [low, close] = read("r-1", 1, "[1]");
+
+    let answers = [Some(1), Some(2)];
+    let end = run_asking(&sink, vec![change(0, 1), low, close], answers, CancellationToken::new()).await;
+
+    assert_eq!((end, ids(&sink)), (LaneEnd::CaughtUp, keys(&[1, 4])));
+    let verdicts = verdicts(&sink);
+    assert!(matches!(&verdicts[..], [Verdict::Refused { rule: sink_api::Rule::Scope, .. }]), "{verdicts:?}");
 }
 
 #[tokio::test]
@@ -164,7 +182,7 @@ async fn a_lane_that_waits_for_the_partition_count_can_be_stopped() {
         tokio::time::sleep(Duration::from_millis(200)).await;
         later.cancel();
     });
-    let end = run_asking(&sink, vec![change(0, 1), low, close], |_| None, stop).await;
+    let end = run_asking(&sink, vec![change(0, 1), low, close], [None], stop).await;
 
     assert_eq!((end, verdicts(&sink)), (LaneEnd::Stopped, vec![]));
     assert!(ids(&sink).contains(&keys(&[4])[0]), "a statement without an answer removes nothing");

@@ -44,15 +44,15 @@ impl fmt::Display for Filled {
 }
 
 /// Makes a topic of one partition that keeps its records; returns its name, which looks like a connector's.
-pub async fn make_topic(stack: &Stack, stem: &str) -> Result<String> {
+pub async fn make_topic(stack: &Stack, stem: &str, settings: &[(&str, &str)]) -> Result<String> {
     let topic = format!("{}.inventory.items", unique(stem));
-    kafka::create_topic(stack, &topic, 1, &[("retention.ms", "-1")]).await?;
+    kafka::create_topic(stack, &topic, 1, &[&[("retention.ms", "-1")], settings].concat()).await?;
     Ok(topic)
 }
 
 /// Makes a topic and writes the stream into it: every change, and behind every delete its tombstone.
 pub async fn fill(stack: &Stack, args: &StreamArgs, schemas: bool) -> Result<Filled> {
-    let topic = make_topic(stack, if schemas { "schemas" } else { "plain" }).await?;
+    let topic = make_topic(stack, if schemas { "schemas" } else { "plain" }, &[]).await?;
     let (stack, args) = (stack.clone(), args.clone());
     tokio::task::spawn_blocking(move || write(&stack, &args, topic, schemas)).await?
 }

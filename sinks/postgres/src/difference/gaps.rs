@@ -7,7 +7,7 @@
 //!
 //! ```sql
 //! SELECT
-//!     ARRAY(SELECT found.k1 FROM unnest($1::pg_catalog.int8[], $2::pg_catalog.int8[]) AS gap (low, high)
+//!     ARRAY(SELECT found.k1 FROM unnest((SELECT $1::pg_catalog.int8[]), (SELECT $2::pg_catalog.int8[])) AS gap (low, high)
 //!           CROSS JOIN LATERAL (SELECT t."id"::pg_catalog.int8 AS k1 FROM "s"."t" AS t
 //!                               WHERE t."id" >= gap.low AND t."id" <= gap.high OFFSET 0) AS found
 //!           LIMIT 10001),
@@ -174,9 +174,10 @@ async fn look(session: &mut Session, table: &Table, part: &KeyPart, gaps: &Gaps)
 fn look_text(table: &Table, part: &KeyPart) -> String {
     let (t, id, most) = (&table.sql, &part.sql, MOST_ROWS + 1);
     let scalar = |place: usize| format!("${place}::{}{}", part.carrier.sql(), part.cast);
-    // OFFSET 0 keeps the look into the index as it is written, once for each gap.
+    // OFFSET 0 keeps the look into the index as it is written, once for each gap. The subqueries hide from the planner
+    // how many gaps there are: one plan fits all, and is kept.
     format!(
-        "SELECT\n    ARRAY(SELECT found.k1 FROM unnest({lows}, {highs}) AS gap (low, high)\n          \
+        "SELECT\n    ARRAY(SELECT found.k1 FROM unnest((SELECT {lows}), (SELECT {highs})) AS gap (low, high)\n          \
          CROSS JOIN LATERAL (SELECT {listed} FROM {t} AS t WHERE t.{id} >= gap.low AND t.{id} <= gap.high OFFSET 0) AS found\n          \
          LIMIT {most}),\n    \
          (SELECT count(*) FROM {t} AS t WHERE t.{id} >= {first} AND t.{id} <= {last}),\n    \

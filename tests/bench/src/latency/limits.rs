@@ -12,7 +12,7 @@ use test_support::Stack;
 use super::load::{Load, now_us};
 use super::measure::Quantiles;
 use super::{LIMIT, LatencyArgs, Seen};
-use crate::{fill, tables};
+use crate::tables;
 
 /// Seconds of each limit: what is steady shows soon.
 const SECONDS: u64 = 10;
@@ -20,7 +20,7 @@ const SECONDS: u64 = 10;
 /// From a record's timestamp to a consumer that does nothing with it.
 pub async fn kafka(stack: &Stack, args: &LatencyArgs) -> Result<Seen> {
     let load = Load { rate: args.rate, warm_up: args.rate, events: args.rate * SECONDS.min(args.seconds) };
-    let topic = fill::make_topic(stack, "kafka").await?;
+    let topic = load.topic(stack, "kafka").await?;
     let total = usize::try_from(load.warm_up + load.events)?;
     let reader = {
         let (stack, topic) = (stack.clone(), topic.clone());

@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use test_support::Stack;
 
 use crate::feeder::{Feeder, New};
+use crate::fill;
 use crate::record::Renderer;
 use crate::stream::{self, Change};
 
@@ -63,6 +64,12 @@ fn change(n: u64) -> (u64, Change) {
 }
 
 impl Load {
+    /// Makes the topic. The broker flushes it once a second: left to the operating system, 120 MB are written at once
+    /// every half minute, to the disk that PostgreSQL's log is on, and commits wait for them.
+    pub async fn topic(&self, stack: &Stack, stem: &str) -> Result<String> {
+        fill::make_topic(stack, stem, &[("flush.messages", &self.rate.to_string())]).await
+    }
+
     /// SQL that returns `id` and `n` of the rows that are there before.
     pub fn rows_before(&self) -> String {
         format!("SELECT g, 0 FROM generate_series(1, {}::bigint) g WHERE g % 10 >= 3", self.warm_up + self.events)

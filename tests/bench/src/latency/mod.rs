@@ -11,14 +11,15 @@ mod load;
 mod measure;
 mod table;
 
+use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use test_support::{Database, Stack, Worker, until};
 
 use crate::jdbc::{self, Jdbc};
-use crate::{apply, commits, fill, process, tables};
+use crate::{apply, commits, process, tables};
 use load::{Load, Sent};
 use measure::{Quantiles, Watcher};
 
@@ -31,8 +32,8 @@ pub struct LatencyArgs {
     /// How long they are measured, in seconds.
     #[arg(long, default_value_t = 60)]
     pub seconds: u64,
-    /// How long the same load runs before, in seconds.
-    #[arg(long, default_value_t = 5)]
+    /// How long the same load runs before, in seconds: a broker that was just started compiles for half a minute.
+    #[arg(long, default_value_t = 30)]
     pub warm_up: u64,
     /// Any of apply, jdbc, kafka, postgres.
     #[arg(long, value_delimiter = ',', default_value = "apply,jdbc,kafka,postgres")]
@@ -42,7 +43,9 @@ pub struct LatencyArgs {
 impl LatencyArgs {
     /// The same for another time.
     pub fn scaled(mut self, scale: f64) -> LatencyArgs {
-        self.seconds = ((self.seconds as f64 * scale) as u64).max(2);
+        for seconds in [&mut self.seconds, &mut self.warm_up] {
+            *seconds = ((*seconds as f64 * scale) as u64).max(2);
+        }
         self
     }
 }
@@ -106,6 +109,8 @@ impl Applier {
 /// Measures and returns the table.
 pub async fn run(stack: &Stack, args: &LatencyArgs) -> Result<String> {
     commits::keep_times(stack).await?;
+    // What was written before is not to be written while this is measured.
+    ensure!(Command::new("sync").status().context("run sync")?.success(), "sync failed");
     let mut all = Vec::new();
     for who in &args.only {
         let seen = match who.as_str() {
@@ -122,7 +127,7 @@ pub async fn run(stack: &Stack, args: &LatencyArgs) -> Result<String> {
 
 async fn one(stack: &Stack, args: &LatencyArgs, who: &str) -> Result<Seen> {
     let load = Load { rate: args.rate, warm_up: args.rate * args.warm_up, events: args.rate * args.seconds };
-    let topic = fill::make_topic(stack, "latency").await?;
+    let topic = load.topic(stack, "latency").await?;
     let mut sink = stack.sink().await?;
     sink.run("DROP SCHEMA IF EXISTS sink_repair CASCADE").await?;
     tables::make(&mut sink, "items", &tables::rows(&load.rows_before())).await?;

@@ -11,7 +11,9 @@ pub fn render(args: &LatencyArgs, all: &[Seen]) -> String {
     let late = all.iter().map(|seen| seen.late_ms).fold(0.0, f64::max);
     let mut text = format!(
         "### Latency\n\n{} events/s for {} s into one partition (JSON with schemas, 70 % updates, 30 % inserts), after {} s \
-         of the same load; every event's row was checked. Milliseconds, p50 / p99 / max. *Commit*: from the record's \
+         of the same load; every event's row was checked. The broker flushes the topic once a second: left to the \
+         operating system it writes 120 MB at once every half minute, to the disk that PostgreSQL's log is on. \
+         Milliseconds, p50 / p99 / max. *Commit*: from the record's \
          timestamp to the time that PostgreSQL keeps of the commit, taken before its flush. *Seen*: to the first answer \
          in which another session, asking every 5 ms, saw the row. *Own*: what the worker's metric says, p50 / p99. The \
          sender was late by {late:.1} ms at most.\n\n\

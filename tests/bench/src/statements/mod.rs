@@ -35,7 +35,7 @@ pub struct StatementsArgs {
     #[arg(long, default_value_t = 50)]
     pub changes: u64,
     /// How often each drain is run, the two by turns; the table shows the median.
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 5)]
     pub runs: usize,
     /// How the statements are written.
     #[arg(long, value_delimiter = ',', default_value = "chunk-info,markers")]
@@ -122,7 +122,7 @@ pub async fn run(stack: &Stack, args: &StatementsArgs) -> Result<String> {
     };
     let mut pairs = Vec::new();
     for &form in &args.forms {
-        let name = fill::make_topic(stack, "statements").await?;
+        let name = fill::make_topic(stack, "statements", &[]).await?;
         let filled = {
             let (stack, name, layout) = (stack.clone(), name.clone(), layout.clone());
             tokio::task::spawn_blocking(move || topic::fill(&stack, &name, &layout, form)).await??

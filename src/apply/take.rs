@@ -1,0 +1,149 @@
+//! From records to a unit of work: decode, sequence, gather; the sink is asked for the tables that a record needs.
+
+use sink_api::{Offset, Sink, SinkError, TableName};
+
+use super::{
+    hints,
+    isolate::BAD_RECORD_HINT,
+    lane::{Lane, LaneEnd},
+    ports::{Outlet, RecordStream},
+};
+use crate::{
+    decode::{BadRecord, Damaged, DecodeError, Event},
+    record::Record,
+    stream::{Step, UnitBuilder},
+};
+
+impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
+    /// Takes records until one ends the lane.
+    pub(super) async fn take_all(
+        &mut self,
+        records: Vec<Record>,
+        builder: &mut UnitBuilder,
+        steps: &mut Vec<Step>,
+        timestamps: &mut Vec<i64>,
+    ) -> Result<(), LaneEnd> {
+        self.requests.read(records.last().and_then(|record| record.timestamp));
+        for record in records {
+            builder.record(record.timestamp);
+            timestamps.extend(record.timestamp);
+            self.take(&record, builder, steps).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes one record: decode, sequence, gather.
+    async fn take(&mut self, record: &Record, builder: &mut UnitBuilder, steps: &mut Vec<Step>) -> Result<(), LaneEnd> {
+        // Records before the frontier only rebuild what the lane knew; what they ask for was done in an earlier life.
+        let rebuilding = record.offset < self.sequencer.state().next_offset;
+        match self.decode(record).await? {
+            Ok(Event::Truncate { table, .. })
+                if !rebuilding && let Some(end) = self.refuses_truncate(&table.name, record.offset) =>
+            {
+                return Err(end);
+            }
+            Ok(event) => {
+                if let Err(error) = self.feeds.note(&self.sink, &self.id, &event, &mut self.observer).await {
+                    return Err(self.sink_failed(record, error));
+                }
+                if let Event::Row(row) = &event {
+                    self.requests.event(&row.table.name, &row.key, &self.observer);
+                }
+                self.sequencer.push(record.offset, record.timestamp, event, steps);
+            }
+            Err(bad) => {
+                if !rebuilding && !self.outlet.can_park() {
+                    // Before it is sequenced: the frontier must not pass it.
+                    return Err(self.bad_record(record, &bad));
+                }
+                self.sequencer.push_bad(record.offset, record.timestamp, &bad, steps);
+                if !rebuilding {
+                    builder.park(record.offset, bad);
+                }
+            }
+        }
+        steps.drain(..).for_each(|step| builder.push(step));
+        Ok(())
+    }
+
+    /// Returns why a truncate ends the lane, if it does.
+    fn refuses_truncate(&self, table: &TableName, offset: Offset) -> Option<LaneEnd> {
+        let what = format!("{}: {table} was truncated at the source, at offset {offset}", self.id);
+        match self.feeds.other_than(table) {
+            _ if !self.settings.apply_truncate => {
+                Some(LaneEnd::Failed { what, hint: hints::truncated(&self.id, table, offset.next()) })
+            }
+            Some(other) => Some(LaneEnd::Failed {
+                what: format!("{what}, and the topic has changes of {other} as well"),
+                hint: hints::truncated_beside(&self.id, table, offset.next()),
+            }),
+            None => None,
+        }
+    }
+
+    /// Decodes a record, looking up the tables that it needs.
+    async fn decode(&mut self, record: &Record) -> Result<Result<Event, BadRecord>, LaneEnd> {
+        let mut refreshed: Option<TableName> = None;
+        loop {
+            match self.decoder.decode(record) {
+                Ok(event) => return Ok(Ok(event)),
+                Err(DecodeError::Bad(bad)) => {
+                    // What does not fit may fit the table as it is now.
+                    let table = bad.table.as_deref().and_then(|source| self.decoder.sink_of(source)).cloned();
+                    match table.filter(|table| refreshed.as_ref() != Some(table)) {
+                        Some(table) => {
+                            self.learn(&table).await.map_err(|error| self.sink_failed(record, error))?;
+                            refreshed = Some(table);
+                        }
+                        None => return Ok(Err(bad)),
+                    }
+                }
+                Err(DecodeError::NeedsTable { table, refused }) => match (self.learn(&table).await, refused) {
+                    (Ok(()), _) => {}
+                    (Err(error), Some(refused)) => {
+                        self.decoder.refused(&table);
+                        return Ok(Ok(Event::Damaged(Damaged {
+                            reason: format!("{}: {error}", refused.reason),
+                            ..*refused
+                        })));
+                    }
+                    (Err(error), None) => return Err(self.sink_failed(record, error)),
+                },
+                Err(DecodeError::Setup { table: Some(table), .. }) if refreshed.as_ref() != Some(&table) => {
+                    self.learn(&table).await.map_err(|error| self.sink_failed(record, error))?;
+                    refreshed = Some(table);
+                }
+                Err(DecodeError::Setup { reason, hint, .. }) => {
+                    return Err(LaneEnd::Failed {
+                        what: format!("{} at offset {}: {reason}", self.id, record.offset),
+                        hint,
+                    });
+                }
+            }
+        }
+    }
+
+    async fn learn(&mut self, table: &TableName) -> Result<(), SinkError> {
+        let shape = super::patiently(&mut self.observer, || self.sink.describe(table)).await?;
+        self.decoder.learn(shape);
+        Ok(())
+    }
+
+    fn sink_failed(&self, record: &Record, error: SinkError) -> LaneEnd {
+        LaneEnd::Failed {
+            what: format!("{} at offset {}: {error}", self.id, record.offset),
+            hint: error.hint.unwrap_or_else(|| "mend the sink, then restart the worker".to_owned()),
+        }
+    }
+
+    fn bad_record(&self, record: &Record, bad: &BadRecord) -> LaneEnd {
+        let table = bad.table.as_ref().map(|table| format!(" for {table}")).unwrap_or_default();
+        LaneEnd::Failed {
+            what: format!(
+                "{}: the record at offset {}{table} cannot be applied: {}",
+                self.id, record.offset, bad.reason
+            ),
+            hint: BAD_RECORD_HINT.to_owned(),
+        }
+    }
+}
