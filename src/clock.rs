@@ -1,7 +1,4 @@
 //! Points in time as operators write and read them: milliseconds since 1970-01-01 UTC inside, RFC 3339 outside.
-//!
-//! The conversion between days and dates is Howard Hinnant's `days_from_civil` and `civil_from_days`
-//! (<https://howardhinnant.github.io/date_algorithms.html>), exact over the proleptic Gregorian calendar.
 
 use std::{
     fmt,
@@ -10,6 +7,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use sink_api::calendar::{civil_from_days, days_from_civil};
 
 const DAY_MS: i64 = 86_400_000;
 
@@ -122,27 +120,6 @@ fn numbers<const N: usize>(text: &str, separator: char, digits: [usize; N]) -> O
         *number = part.parse().ok()?;
     }
     parts.next().is_none().then_some(found)
-}
-
-fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let era = year.div_euclid(400);
-    let year_of_era = year.rem_euclid(400);
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    era * 146_097 + day_of_era - 719_468
-}
-
-fn civil_from_days(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let era = days.div_euclid(146_097);
-    let day_of_era = days.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@
 //! Sinks know nothing of Kafka or Debezium; the worker knows nothing of SQL or bulk APIs. This crate
 //! lies below both, and has neither I/O nor a runtime.
 
+pub mod calendar;
 pub mod change;
 pub mod column;
 pub mod decimal;

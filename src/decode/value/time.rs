@@ -5,7 +5,7 @@
 //! numbers outside of every date and time that PostgreSQL holds, which are read as what they mean.
 
 use serde_json::value::RawValue;
-use sink_api::{ColumnType, Value};
+use sink_api::{ColumnType, Value, calendar::days_from_civil};
 
 use super::{Misfit, number::int};
 use crate::decode::{
@@ -323,17 +323,6 @@ fn days_in_month(year: i64, month: i64) -> i64 {
         4 | 6 | 9 | 11 => 30,
         _ => 31,
     }
-}
-
-/// Returns the days from 1970-01-01 to a day of the proleptic Gregorian calendar. Years start in March here, so that
-/// the leap day is the last (Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms").
-fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let era = year.div_euclid(400);
-    let year_of_era = year.rem_euclid(400);
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    era * 146_097 + day_of_era - 719_468
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use sink_api::{ColumnType, Value};
+use sink_api::{ColumnType, Value, calendar::civil_from_days};
 
 const MICROS_PER_DAY: i64 = 86_400_000_000;
 
@@ -136,20 +136,6 @@ fn append_era(before_christ: bool, out: &mut Vec<u8>) {
     if before_christ {
         out.extend_from_slice(b" BC");
     }
-}
-
-/// Returns year, month and day of a day counted from 1970-01-01, in the proleptic Gregorian calendar
-/// (H. Hinnant, "chrono-Compatible Low-Level Date Algorithms").
-fn civil_from_days(days: i64) -> (i64, i64, i64) {
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
 fn print(out: &mut Vec<u8>, arguments: std::fmt::Arguments<'_>) {
