@@ -252,6 +252,26 @@ fn damaged_payloads_are_refused_by_name() {
     }
 }
 
+/// An integer that the sink's column cannot hold names no row of it, in whatever form it stands.
+#[test]
+fn integers_beyond_the_columns_type_are_refused_in_every_form() {
+    for (selected, place) in [
+        ("[1,2147483648]", "position 2: key column `id`: a JSON value does not fit integer: it is out of range"),
+        (r#"{"intervals":[[2147483647,2147483648]]}"#, "position 1: key column `id`: the integer does not fit integer"),
+        (r#"{"intervals":[[-2147483649,-2147483648]]}"#, "position 1: key column `id`: the integer does not fit integer"),
+        (r#"{"encoded":["8000000080000000"]}"#, "position 1: key column `id`: the integer does not fit integer"),
+    ] {
+        let payload = CHUNK.replacen("[1,2,3]", selected, 1).replacen("bigint", "integer", 1);
+        let table = shape("inv.big", &[("id", "integer")], &["id"]);
+
+        let Ok(Event::Damaged(damaged)) = decode_one("rr.inv.big", &[table], &message(&payload)) else {
+            panic!("{selected} is taken");
+        };
+
+        assert_eq!((damaged.rule, &*damaged.reason), (Rule::SameValue, &*format!("field `selected`: {place}")));
+    }
+}
+
 #[test]
 fn a_refusal_keeps_what_the_payload_says_of_its_read() {
     let damaged = damage(&message(&KEYS.replace("[12]", "[null]")));

@@ -141,9 +141,10 @@ async fn a_zombie_stopped_in_any_phase_of_a_unit_writes_nothing() {
                         WHERE datname = current_database() AND state LIKE 'idle in transaction%'";
             wait_until(&mut db, "the end of the server's patience", gone).await;
         }
+        // The worker wakes up before the successor has committed anything, so that the epoch alone stands in its way.
+        let woken = unit.commit(&state(1)).await.unwrap_err();
         let mine = successor.lane.begin(None).await.unwrap();
         mine.commit(&state(5)).await.unwrap();
-        let woken = unit.commit(&state(1)).await.unwrap_err();
         let again = lane.begin(None).await.err().unwrap();
 
         let expected = if patience { ErrorClass::Fenced } else { ErrorClass::Transient };
@@ -152,6 +153,23 @@ async fn a_zombie_stopped_in_any_phase_of_a_unit_writes_nothing() {
         assert_eq!(db.one("SELECT count(*) FROM sink_repair.removed").await, "0", "{phase}");
         assert_eq!(successor.lane.committed().await.unwrap(), Some(state(5)), "{phase}");
     }
+}
+
+/// A frontier that someone moved by hand: what the unit builds upon is no longer what the sink says.
+#[tokio::test]
+async fn a_frontier_that_was_moved_under_a_unit_keeps_its_commit_out() {
+    let mut db = Db::new(TABLE).await;
+    let mut bench = Bench::new(&db, "orders").await;
+    bench.write([one(1, "before")]).await;
+
+    let mut unit = bench.lane.begin(bench.state.as_ref()).await.unwrap();
+    unit.write(&batch(&bench.table, [one(2, "late")])).await.unwrap();
+    db.run("UPDATE sink_repair.frontier SET next_offset = 7").await;
+    let error = unit.commit(&state(2)).await.unwrap_err();
+
+    assert_eq!(error.class, ErrorClass::Fenced, "{error}");
+    assert_eq!(db.rows("SELECT id FROM orders").await, ["1"]);
+    assert_eq!(db.one("SELECT next_offset FROM sink_repair.frontier").await, "7");
 }
 
 /// The last phase: the frontier is updated, the commit on its way. A claim waits for it and sees its outcome.
