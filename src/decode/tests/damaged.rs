@@ -258,7 +258,10 @@ fn integers_beyond_the_columns_type_are_refused_in_every_form() {
     for (selected, place) in [
         ("[1,2147483648]", "position 2: key column `id`: a JSON value does not fit integer: it is out of range"),
         (r#"{"intervals":[[2147483647,2147483648]]}"#, "position 1: key column `id`: the integer does not fit integer"),
-        (r#"{"intervals":[[-2147483649,-2147483648]]}"#, "position 1: key column `id`: the integer does not fit integer"),
+        (
+            r#"{"intervals":[[-2147483649,-2147483648]]}"#,
+            "position 1: key column `id`: the integer does not fit integer",
+        ),
         (r#"{"encoded":["8000000080000000"]}"#, "position 1: key column `id`: the integer does not fit integer"),
     ] {
         let payload = CHUNK.replacen("[1,2,3]", selected, 1).replacen("bigint", "integer", 1);
