@@ -86,8 +86,10 @@ pub async fn confirm(settings: ConfirmSettings) -> anyhow::Result<Outcome> {
     };
     producer.send(&outgoing).await.context("send the confirmation")?;
     say(&format!(
-        "asked for a fresh read of {} (held: {} orphans found); it may remove up to {} rows\nrequest {id}\n",
-        statement.source_table, statement.orphans, settings.up_to
+        "asked for a fresh read of {} (held: {} orphans found); it may remove up to {} rows\nrequest {id}\n\
+         hint: what answers is who makes the reads; by hand, read the range again and write \
+         \"confirmed\":{{\"max_removals\":{}}} into the chunk marker (docs/safety.md)\n",
+        statement.source_table, statement.orphans, settings.up_to, settings.up_to
     ))?;
     Ok(Outcome::Done)
 }

@@ -43,7 +43,7 @@ async fn patiently<T, F: Future<Output = Result<T, SinkError>>>(
             Err(error) if error.class == ErrorClass::Transient => {
                 let delay = backoff.next(rand::random(), error.retry_after);
                 let (attempts, delay_ms) = (backoff.failures(), delay.as_millis() as u64);
-                tracing::warn!(error = %error, attempts, delay_ms, "sink is away, waiting");
+                tracing::warn!(error = %error, attempts, delay_ms, "waiting");
                 observer.waiting(Some(&Wait {
                     error: error.to_string(),
                     hint: error.hint,

@@ -1,6 +1,6 @@
 //! Makes units of work durable, however long the sink takes.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use sink_api::{ErrorClass, Key, LaneState, Offset, Sink, SinkError, SinkLane, TableShape, Unit as _};
 
@@ -144,10 +144,10 @@ impl<S: Sink, O: Outlet> Writer<S, O> {
         loop {
             if unit.has_statements() {
                 // Each time: the sink may have been away for hours.
-                unit.partitions(self.outlet.partition_count().await.ok_or(Stop::Taken)?);
+                unit.partitions(self.partition_count().await?);
             }
             let mut done = Report::default();
-            let error = match self.attempt(unit, &mut done).await {
+            let error = match self.attempt(unit, &mut done).await? {
                 Ok(()) => {
                     self.advance(&unit.end);
                     self.done.absorb(done);
@@ -203,8 +203,50 @@ impl<S: Sink, O: Outlet> Writer<S, O> {
         }
     }
 
-    async fn attempt(&mut self, unit: &Unit, report: &mut Report) -> Result<(), SinkError> {
-        let mut open = self.lane.begin(self.committed.as_ref()).await?;
+    /// Asks Kafka for the topic's partition count; that it gives no answer is shown as what the lane waits for.
+    async fn partition_count(&mut self) -> Result<i32, Stop> {
+        let mut backoff = Backoff::default();
+        let mut attempts = 0;
+        loop {
+            match tokio::time::timeout(ANSWER_WITHIN, self.outlet.partition_count()).await {
+                Ok(Some(count)) => return Ok(count),
+                Ok(None) => return Err(Stop::Taken),
+                Err(_) => {
+                    attempts += 1;
+                    self.wait(&unanswered(), attempts, &mut backoff).await;
+                }
+            }
+        }
+    }
+
+    /// Does the unit's work and commits it.
+    async fn attempt(&mut self, unit: &Unit, report: &mut Report) -> Result<Result<(), SinkError>, Stop> {
+        let mut open = match self.lane.begin(self.committed.as_ref()).await {
+            Ok(open) => open,
+            Err(error) => return Ok(Err(error)),
+        };
+        if let Err(error) = Self::work(&mut open, unit, &self.rules, report).await {
+            return Ok(Err(error));
+        }
+        if unit.has_statements() {
+            // The sink may have waited for a lock meanwhile. While the count is the first one, no other lane has written.
+            match tokio::time::timeout(ANSWER_WITHIN, self.outlet.partition_count()).await {
+                Ok(Some(now)) if now == unit.end.partition_count => {}
+                Ok(Some(now)) => return Ok(Err(keys_moved(unit.end.partition_count, now))),
+                Ok(None) => return Err(Stop::Taken),
+                Err(_) => return Ok(Err(unanswered())),
+            }
+        }
+        Ok(open.commit(&unit.end).await)
+    }
+
+    /// Does the unit's work.
+    async fn work(
+        open: &mut <S::Lane as SinkLane>::Unit<'_>,
+        unit: &Unit,
+        rules: &Rules,
+        report: &mut Report,
+    ) -> Result<(), SinkError> {
         for work in &unit.work {
             match work {
                 Work::Rows(rows) => {
@@ -216,7 +258,7 @@ impl<S: Sink, O: Outlet> Writer<S, O> {
                     report.missing.extend(unmakeable(written.missing));
                 }
                 Work::Truncate(table) => open.truncate(table).await?,
-                Work::Statement(statement) => match barrier::evaluate(&mut open, statement, &self.rules).await? {
+                Work::Statement(statement) => match barrier::evaluate(open, statement, rules).await? {
                     Barrier::Repeated => report.repeated += 1,
                     Barrier::Judged { row, missing } => {
                         if row.missing > 0 {
@@ -249,13 +291,13 @@ impl<S: Sink, O: Outlet> Writer<S, O> {
                 }
             }
         }
-        open.commit(&unit.end).await
+        Ok(())
     }
 
     /// Shows that the lane waits, and waits.
     pub(super) async fn wait(&mut self, error: &SinkError, attempts: u32, backoff: &mut Backoff) {
         let delay = backoff.next(rand::random(), error.retry_after);
-        tracing::warn!(error = %error, attempts, delay_ms = delay.as_millis() as u64, "sink is away, waiting");
+        tracing::warn!(error = %error, attempts, delay_ms = delay.as_millis() as u64, "waiting");
         self.waits.send_replace(Some(Wait {
             error: error.to_string(),
             hint: error.hint.clone(),
@@ -300,6 +342,29 @@ impl<S: Sink, O: Outlet> Writer<S, O> {
             }
         }
     }
+}
+
+/// How long Kafka may take to say how many partitions a topic has.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+
+fn unanswered() -> SinkError {
+    let within = ANSWER_WITHIN.as_secs();
+    SinkError::new(
+        ErrorClass::Transient,
+        format!(
+            "Kafka does not say within {within} s how many partitions the topic has, and there are statements to judge"
+        ),
+    )
+    .hint("bring Kafka back")
+}
+
+fn keys_moved(first: i32, now: i32) -> SinkError {
+    SinkError::new(
+        ErrorClass::Transient,
+        format!(
+            "the topic had {first} partitions and has {now} now, so the unit is written again without its statements"
+        ),
+    )
 }
 
 /// How often in a row a unit with statements may take the sink too long before the statement at fault is searched. The

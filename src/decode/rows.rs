@@ -59,6 +59,9 @@ impl Decoder {
             (None, Shape::Envelope) => read_row(&mut known.envelope, &shape, row, form, settings)?,
             (None, Shape::Flattened) => read_row(&mut known.flattened, &shape, row, form, settings)?,
         };
+        if values.iter().all(|value| *value == Value::Absent) {
+            return Err(Fault::Bad(Stage::TaskPut, format!("the row has none of the columns of {}", shape.name)));
+        }
         let known = self.tables.feed(feed).known()?;
         for (place, value) in key.values.iter().enumerate() {
             let (key_column, key_type) = (&shape.key[place], known.key()?.types[place]);

@@ -25,7 +25,7 @@ pub use visibility::{sees, widen};
 pub(crate) const REFUSED_BY_SINK: &str = "the sink refuses the removal";
 
 /// How the reason begins of a statement that takes the sink longer than it lets anything take.
-pub(crate) const NOT_IN_TIME: &str = "the sink did not finish the removal in time";
+pub(crate) const NOT_IN_TIME: &str = "the sink did not finish the statement in time";
 
 /// A statement of absence, complete, as it stands at its barrier.
 #[derive(Clone, Debug, PartialEq)]

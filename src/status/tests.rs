@@ -160,7 +160,7 @@ fn what_the_sink_itself_refuses_is_not_to_be_confirmed() {
     };
 
     let refused = hint("the sink refuses the removal: remove rows of public.orders: ... (23503)");
-    let late = hint("the sink did not finish the removal in time: remove rows of public.orders: ... (57014)");
+    let late = hint("the sink did not finish the statement in time: remove rows of public.orders: ... (57014)");
 
     assert!(
         refused.contains("remove first what refers to the rows") && refused.contains("--allow-cascade"),

@@ -24,7 +24,8 @@ pub trait Sink: Clone + Send + Sync + 'static {
     /// `Transient` when the sink is away.
     fn claim(&self, lane: &LaneId) -> impl Future<Output = Result<Claimed<Self::Lane>, SinkError>> + Send;
 
-    /// Notes that a stream feeds `table`: the source's own name of the table and the topic's incarnation. Returns `None`
+    /// Notes that a stream feeds `table`: the source's own name of the table, the topic's incarnation and the worker's name
+    /// (a worker of another name applies the topic at its own pace). Returns `None`
     /// when this stream was the first, else the first one's name; from then on [`RemovalBudget::streams`] names all of
     /// them. Idempotent; made before the first write to the table. A claim that is taken away while its lane goes on
     /// writing is made again by the lane's next unit of work.
@@ -237,6 +238,6 @@ pub struct RemovalBudget {
     /// About how many rows the table has.
     pub rows: u64,
     /// The streams that feed the table, by name, when any of them is another one than the statement's own: its source
-    /// by the lane's topic.
+    /// by the lane's topic and by workers of the lane's name.
     pub streams: Vec<String>,
 }

@@ -68,6 +68,8 @@ fn begin_script(config: &PostgresConfig) -> String {
         "SET LOCAL row_security = off".to_owned(),
         // Compiling takes longer than any of our statements.
         "SET LOCAL jit = off".to_owned(),
+        // Every statement of ours finds its rows by a key, and a plan that was made while a table was small is kept.
+        "SET LOCAL enable_seqscan = off".to_owned(),
         // What is kept prepared are lookups by key: one plan fits all. The others are planned each time in any case.
         "SET LOCAL plan_cache_mode = auto".to_owned(),
         // The text forms in which values travel and removed rows are kept.

@@ -247,6 +247,8 @@ impl Unit for PostgresUnit<'_> {
     }
 
     async fn truncate(&mut self, table: &TableShape) -> Result<(), SinkError> {
+        // What a share of the table's rows was is not what it is now.
+        self.budgets.clear();
         let Parts { session, .. } = self.parts()?;
         let name = crate::identifier::quote_table(&table.name);
         let sql = AssertSqlSafe(format!("TRUNCATE TABLE {name}")).into_sql_str();

@@ -126,6 +126,7 @@ pub(crate) async fn budget(
     let _ = arguments.add(&table.sql);
     let _ = arguments.add(source);
     let _ = arguments.add(uuid(&lane.topic_id));
+    let _ = arguments.add(&lane.name);
     let row = session.own_optional(BUDGET, arguments).await.map_err(fail)?;
     let row = row.ok_or_else(|| fail(sqlx::Error::RowNotFound))?;
     let removed: i64 = row.try_get("removed").map_err(fail)?;
@@ -171,7 +172,7 @@ SELECT
     (SELECT coalesce(sum(removed), 0)::int8 FROM sink_repair.removal_count
      WHERE table_schema = $1 AND table_name = $2 AND hour > now() - interval '25 hours') AS removed,
     NOT EXISTS (SELECT FROM sink_repair.stream
-     WHERE table_schema = $1 AND table_name = $2 AND (source <> $4 OR topic_id <> $5)) AS alone,
+     WHERE table_schema = $1 AND table_name = $2 AND (source <> $4 OR topic_id <> $5 OR claimed_by <> $6)) AS alone,
     coalesce(sum(size.pages), 0)::int8 AS pages,
     coalesce(sum(CASE WHEN c.relpages > 0 AND c.reltuples >= 0 THEN c.reltuples / c.relpages * size.pages END), 0)::int8
         AS estimate,

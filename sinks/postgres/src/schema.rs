@@ -51,7 +51,7 @@ CREATE TABLE IF NOT EXISTS sink_repair.stream (
     topic_id uuid NOT NULL,
     claimed_by text NOT NULL,
     claimed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    PRIMARY KEY (table_schema, table_name, source, topic_id)
+    PRIMARY KEY (table_schema, table_name, source, topic_id, claimed_by)
 );
 CREATE TABLE IF NOT EXISTS sink_repair.statement (
     name text NOT NULL,

@@ -1,4 +1,4 @@
-//! Which stream feeds which table: one source and one topic, or statements on the table are void.
+//! Which stream feeds which table: one source, one topic and one worker name, or statements on the table are void.
 
 use std::{
     collections::HashMap,
@@ -28,7 +28,8 @@ pub(crate) async fn claim(
     let row = rows.first().ok_or_else(|| fail(sqlx::Error::RowNotFound))?;
     let first: String = row.try_get(0).map_err(fail)?;
     let topic_id: TopicId = frontier::topic_id(row, "topic_id").map_err(fail)?;
-    if first == source && topic_id == lane.topic_id {
+    let name: String = row.try_get("claimed_by").map_err(fail)?;
+    if first == source && topic_id == lane.topic_id && name == lane.name {
         return Ok(None);
     }
     describe(row).map(Some).map_err(fail)
@@ -75,6 +76,7 @@ pub(crate) async fn keep(session: &mut Session, claims: &Claims, lane: &LaneId) 
     let mut arguments = table_arguments(&claims.table);
     let _ = arguments.add(frontier::uuid(&lane.topic_id));
     let _ = arguments.add(&claims.sources);
+    let _ = arguments.add(&lane.name);
     let row = session.own_optional(KEPT, arguments).await.map_err(fail)?;
     let kept: i64 = row.ok_or(sqlx::Error::RowNotFound).and_then(|row| row.try_get(0)).map_err(fail)?;
     if kept == claims.sources.len() as i64 {
@@ -99,8 +101,9 @@ pub(crate) async fn all(session: &mut Session, table: &TableName) -> Result<Vec<
 }
 
 fn describe(row: &PgRow) -> Result<String, sqlx::Error> {
-    let (source, topic): (String, String) = (row.try_get(0)?, row.try_get(1)?);
-    Ok(format!("{source} by topic {topic} (id {})", frontier::topic_id(row, "topic_id")?))
+    let (source, topic, name): (String, String, String) =
+        (row.try_get(0)?, row.try_get(1)?, row.try_get("claimed_by")?);
+    Ok(format!("{source} by topic {topic} (id {}), applied by worker {name}", frontier::topic_id(row, "topic_id")?))
 }
 
 /// Gives a table's claim up. Returns whether there was one.
@@ -131,14 +134,14 @@ fn claim_arguments(table: &TableName, source: &str, lane: &LaneId) -> PgArgument
 const CLAIM: &str = "
 INSERT INTO sink_repair.stream (table_schema, table_name, source, topic, topic_id, claimed_by)
 VALUES ($1, $2, $3, $4, $5, $6)
-ON CONFLICT (table_schema, table_name, source, topic_id) DO NOTHING";
+ON CONFLICT (table_schema, table_name, source, topic_id, claimed_by) DO NOTHING";
 
 const KEPT: &str = "
 SELECT count(*) FROM sink_repair.stream
-WHERE table_schema = $1 AND table_name = $2 AND topic_id = $3 AND source = ANY($4)";
+WHERE table_schema = $1 AND table_name = $2 AND topic_id = $3 AND source = ANY($4) AND claimed_by = $5";
 
 const HOLDERS: &str = "
-SELECT source, topic, uuid_send(topic_id) AS topic_id FROM sink_repair.stream
+SELECT source, topic, uuid_send(topic_id) AS topic_id, claimed_by FROM sink_repair.stream
 WHERE table_schema = $1 AND table_name = $2
 ORDER BY claimed_at, source";
 

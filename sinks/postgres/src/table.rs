@@ -22,6 +22,8 @@ pub(crate) struct Table {
     pub(crate) key: Option<Vec<KeyPart>>,
     /// Whether something beside the key must be unique at once, so that rows may stand in each other's way.
     pub(crate) other_unique: bool,
+    /// Whether the table is partitioned: a look into its index is one into each partition's.
+    pub(crate) partitioned: bool,
     /// Whether the server insists on making a column's values itself.
     pub(crate) identity_always: bool,
     /// Of the definition that all this was read from.

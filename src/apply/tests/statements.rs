@@ -154,6 +154,21 @@ async fn partitions_that_were_added_by_the_time_a_statement_is_read_refuse_it() 
     assert_eq!(verdicts(&sink), [Verdict::Refused { rule: sink_api::Rule::Scope, reason, again: false }]);
 }
 
+/// A try may be long: its changes wait for locks, its listings for the disk.
+#[tokio::test]
+async fn partitions_that_were_added_while_a_unit_was_written_refuse_its_statement() {
+    let sink = sink();
+    drift(&sink, 4);
+    let [low, close] = read("r-1", 1, "[1]");
+
+    let answers = [Some(1), Some(2)];
+    let end = run_asking(&sink, vec![change(0, 1), low, close], answers, CancellationToken::new()).await;
+
+    assert_eq!((end, ids(&sink)), (LaneEnd::CaughtUp, keys(&[1, 4])));
+    let verdicts = verdicts(&sink);
+    assert!(matches!(&verdicts[..], [Verdict::Refused { rule: sink_api::Rule::Scope, .. }]), "{verdicts:?}");
+}
+
 /// The sink may be away for hours between two tries.
 #[tokio::test]
 async fn partitions_that_were_added_while_the_sink_was_away_refuse_the_statement() {
@@ -205,7 +220,7 @@ async fn a_removal_that_the_sink_does_not_finish_is_held_and_the_stream_goes_on(
     let [Verdict::Held { rule: sink_api::Rule::Cascade, reason }, Verdict::Applied] = &verdicts[..] else {
         panic!("{verdicts:?}");
     };
-    assert_eq!(reason, "the sink did not finish the removal in time: remove: injected fault (57014)");
+    assert_eq!(reason, "the sink did not finish the statement in time: remove: injected fault (57014)");
 }
 
 #[tokio::test]

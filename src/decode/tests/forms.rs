@@ -174,6 +174,18 @@ fn flattened_rows_are_of_the_table_that_they_name_before_the_topics() {
     assert_eq!(event, Ok(row_event(1, EventXid::Known(7), RowOp::Upsert(values.into()))));
 }
 
+/// Written, it would be a row of nulls.
+#[test]
+fn a_row_without_any_column_of_its_table_is_bad() {
+    let envelope = r#"{"before":null,"after":{},"source":{"schema":"inv","table":"uu2"},"op":"c"}"#;
+    for value in ["{}", r#"{"__op":"u"}"#, envelope] {
+        let event = decode_one("srv.inv.uu2", &[pair()], &record(Some(r#"{"id":1}"#), Some(value), &[]));
+
+        let Err(DecodeError::Bad(bad)) = event else { panic!("{value}: {event:?}") };
+        assert_eq!(bad.reason, "the row has none of the columns of inv.uu2");
+    }
+}
+
 #[test]
 fn flattened_rows_are_deletes_by_header_or_field() {
     for (headers, more) in [

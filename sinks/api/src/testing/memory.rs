@@ -156,13 +156,13 @@ impl Sink for MemorySink {
     async fn claim_table(&self, table: &TableName, source: &str, lane: &LaneId) -> Result<Option<String>, SinkError> {
         let mut store = self.store();
         store.reach("claim a table")?;
-        let stream = (source.to_owned(), lane.topic_id);
+        let stream = (source.to_owned(), lane.topic_id, lane.name.clone());
         let streams = store.streams.entry(table.clone()).or_default();
         if !streams.contains(&stream) {
             streams.push(stream.clone());
         }
         let holder = &streams[0];
-        Ok((*holder != stream).then(|| format!("{} of topic id {}", holder.0, holder.1)))
+        Ok((*holder != stream).then(|| format!("{} of topic id {}, applied by {}", holder.0, holder.1, holder.2)))
     }
 
     async fn held(&self, lane: &LaneId, most: usize) -> Result<Vec<HeldStatement>, SinkError> {

@@ -12,12 +12,15 @@ use crate::{
     SinkError, StatementRow, TableName, TableShape, TopicId, Value,
 };
 
+/// What feeds a table: a source, a topic's incarnation and the worker that applies it.
+pub(super) type Feed = (String, TopicId, String);
+
 #[derive(Debug, Default)]
 pub(super) struct Store {
     pub(super) tables: BTreeMap<TableName, Table>,
     pub(super) lanes: HashMap<LaneName, LaneRow>,
     /// The source's name and the topic that feed a table.
-    pub(super) streams: HashMap<TableName, Vec<(String, TopicId)>>,
+    pub(super) streams: HashMap<TableName, Vec<Feed>>,
     pub(super) statements: Vec<RecordedStatement>,
     pub(super) removed: Vec<RemovedRow>,
     pub(super) faults: Faults,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{
     Fault, MemoryLane,
     fault::injected,
-    store::{LaneName, Overlay, RecordedStatement, RemovedRow, Store, Table, row_key},
+    store::{Feed, LaneName, Overlay, RecordedStatement, RemovedRow, Store, Table, row_key},
 };
 use crate::{
     Batch, Difference, DifferenceQuery, ErrorClass, Key, KeyList, LaneState, Merge, MergedChange, ReadId, Removal,
@@ -101,9 +101,10 @@ impl Unit for MemoryUnit<'_> {
             let removed = store.removed.iter().chain(&unit.removed);
             let removed = removed.filter(|copy| copy.table == table.name && copy.at > since).count();
             let streams = store.streams.get(&table.name).map_or(&[][..], Vec::as_slice);
-            let own = (source.to_owned(), unit.lane.id.topic_id);
+            let own = (source.to_owned(), unit.lane.id.topic_id, unit.lane.id.name.clone());
             let streams = if streams.iter().all(|stream| *stream == own) { &[] } else { streams };
-            let streams = streams.iter().map(|(source, topic)| format!("{source} of topic id {topic}")).collect();
+            let told = |(source, topic, name): &Feed| format!("{source} of topic id {topic}, applied by {name}");
+            let streams = streams.iter().map(told).collect();
             Ok(RemovalBudget { removed_last_day: removed as u64, rows: rows as u64, streams })
         })
     }

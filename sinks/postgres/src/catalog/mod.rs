@@ -68,6 +68,7 @@ pub(crate) async fn describe(session: &mut Session, name: &TableName) -> Result<
     Ok(Arc::new(Table {
         shape: Arc::new(TableShape::new(name.clone(), shapes, key, removal_hazards)),
         sql: quote_table(name),
+        partitioned: relation.partitioned,
         key_constraint: relation.key_constraint,
         columns: traveling,
         key: parts,

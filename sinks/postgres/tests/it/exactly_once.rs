@@ -411,7 +411,10 @@ async fn a_table_belongs_to_the_stream_that_claimed_it_first() {
 
     assert_eq!(sink.claim_table(&name, "db.inventory.orders", &lane).await.unwrap(), None);
     assert_eq!(sink.claim_table(&name, "db.inventory.orders", &lane).await.unwrap(), None);
-    let held = Some("db.inventory.orders by topic orders (id 07070707-0707-0707-0707-070707070707)".to_owned());
+    let held = Some(
+        "db.inventory.orders by topic orders (id 07070707-0707-0707-0707-070707070707), applied by worker test"
+            .to_owned(),
+    );
     assert_eq!(sink.claim_table(&name, "db2.inventory.orders", &lane).await.unwrap(), held);
     assert_eq!(sink.claim_table(&name, "db.inventory.orders", &reborn).await.unwrap(), held);
     assert!(sink.release_table(&name).await.unwrap());

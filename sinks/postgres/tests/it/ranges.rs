@@ -500,3 +500,64 @@ async fn speed_of_a_million_keys_in_101_statements() {
         ));
     }
 }
+
+/// A plan that was made while the table was small is kept: a scan of the whole table for each look would stay for ever.
+#[tokio::test]
+async fn rows_are_found_by_the_key_however_small_the_table() {
+    let mut db = Db::new(
+        "CREATE TABLE t (id int PRIMARY KEY);
+         CREATE TABLE seen (setting text);
+         CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS
+         $$ BEGIN INSERT INTO public.seen VALUES (current_setting('enable_seqscan')); RETURN NULL; END $$;
+         CREATE TRIGGER see AFTER INSERT ON t FOR EACH ROW EXECUTE FUNCTION see()",
+    )
+    .await;
+    let mut bench = Bench::new(&db, "t").await;
+
+    bench.write([(int(1), upsert([Value::Int(1)]))]).await;
+
+    assert_eq!(db.rows("SELECT setting FROM seen").await, ["off"]);
+}
+
+/// Dense keys of every integer type, at the type's ends, on a plain table and on a partitioned one, as PostgreSQL's own
+/// sets have them.
+#[tokio::test]
+async fn dense_integers_are_compared_in_every_integer_type() {
+    for (column, least, most) in [
+        ("smallint", i64::from(i16::MIN), i64::from(i16::MAX)),
+        ("integer", i64::from(i32::MIN), i64::from(i32::MAX)),
+        ("bigint", i64::MIN, i64::MAX),
+        ("whole", i64::from(i32::MIN), i64::from(i32::MAX)),
+    ] {
+        for partitioned in ["", "PARTITION BY HASH (id)"] {
+            let partition = match partitioned {
+                "" => "SELECT 1",
+                _ => "CREATE TABLE p PARTITION OF t FOR VALUES WITH (MODULUS 1, REMAINDER 0)",
+            };
+            let mut db = Db::new(&format!(
+                "CREATE DOMAIN whole AS integer;
+                 CREATE TABLE t (id {column} PRIMARY KEY) {partitioned};
+                 {partition};
+                 INSERT INTO t SELECT g FROM generate_series(1, 100) g WHERE g <> 50;
+                 INSERT INTO t VALUES ({least}), ({most})"
+            ))
+            .await;
+            let mut bench = Bench::new(&db, "t").await;
+            let selected = KeySet::Intervals(vec![(1, 39), (41, 49), (51, 99)]);
+            let expected = db
+                .rows("SELECT id FROM t EXCEPT SELECT g FROM generate_series(1, 99) g WHERE g NOT IN (40, 50) ORDER BY id")
+                .await;
+
+            let everything = Extent::Range(KeyRange { lower: KeyBound::Open, upper: KeyBound::Open });
+            let found = difference(&mut bench, everything, selected, KeyList::new()).await.unwrap();
+
+            let orphans: Vec<Key> = expected.iter().map(|id| int(id.parse().unwrap())).collect();
+            assert_eq!(found.orphans, keys(&orphans), "{column} {partitioned}");
+            assert_eq!(
+                (found.orphan_count, found.missing_count, found.in_range),
+                (4, 0, 101),
+                "{column} {partitioned}"
+            );
+        }
+    }
+}

@@ -145,6 +145,8 @@ pub(super) async fn the_budget_names_all_streams_of_a_table_that_another_one_fee
     drop(unit);
     let mut claimed = sink.claim(&lane(0)).await.expect("the sink is there");
     sink.claim_table(&table(ITEMS), "archive.items", &lane(0)).await.expect("the sink is there");
+    let lines = sink.describe(&table(LINES)).await.expect("the table is there");
+    sink.claim_table(&table(LINES), "inventory.lines", &lane(0)).await.expect("the sink is there");
     let mut unit = claimed.lane.begin(None).await.expect("the lane is this owner's");
     let two = unit.removal_budget(&shape, source).await.expect("the budget can be read").streams;
 
@@ -152,6 +154,14 @@ pub(super) async fn the_budget_names_all_streams_of_a_table_that_another_one_fee
     for other in [&of_another, &of_another_topic] {
         assert!(matches!(&other[..], [only] if only.contains("inventory.items")), "{other:?}");
     }
+    drop(unit);
+    // A worker of another name, which applies the same topic at its own pace.
+    let named = LaneId { name: "another worker".into(), ..lane(1) };
+    let mut other = sink.claim(&named).await.expect("the sink is there");
+    let mut unit = other.lane.begin(None).await.expect("the lane is this owner's");
+    let of_another_name = unit.removal_budget(&lines, "inventory.lines").await.expect("the budget can be read").streams;
+
+    assert!(matches!(&of_another_name[..], [only] if only.contains(&lane(0).name)), "{of_another_name:?}");
     assert_eq!(two.len(), 2, "{two:?}");
     assert!(two[0].contains("inventory.items") && two[1].contains("archive.items"), "{two:?}");
 }

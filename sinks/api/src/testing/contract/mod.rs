@@ -167,6 +167,7 @@ pub async fn assert_contract<F: Fixture>(make: impl AsyncFn() -> F) {
             an_undo_brings_back_the_newest_of_several_copies,
             copies_are_forgotten_when_they_are_old,
             the_budget_counts_removals_of_a_day_and_of_the_unit,
+            the_budget_is_of_the_rows_that_a_truncate_left,
         }
         statements {
             a_verdict_is_final,

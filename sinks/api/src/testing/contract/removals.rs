@@ -151,6 +151,19 @@ pub(super) async fn the_budget_counts_removals_of_a_day_and_of_the_unit(fixture:
     assert_eq!((before.removed_last_day, after.removed_last_day), (2, 3));
 }
 
+pub(super) async fn the_budget_is_of_the_rows_that_a_truncate_left(fixture: &impl Fixture) {
+    let mut rig = Rig::new(fixture).await;
+    rig.make_items(1..=6).await;
+    let items = rig.items.clone();
+
+    let mut unit = rig.begin().await;
+    let before = unit.removal_budget(&items, "inventory.items").await.expect("rows can be counted").rows;
+    unit.truncate(&items).await.expect("the table can be truncated");
+    let after = unit.removal_budget(&items, "inventory.items").await.expect("rows can be counted").rows;
+
+    assert_eq!((before, after), (6, 0));
+}
+
 async fn undo(fixture: &impl Fixture, selector: UndoSelector) -> Vec<Undone> {
     fixture.sink().undo(&selector).await.expect("the sink is there")
 }
