@@ -66,7 +66,8 @@ async fn a_record_that_is_not_there_is_not_waited_for() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_send_that_is_not_acknowledged_is_an_error() {
     let cluster = Cluster::new("orders", 1);
-    let producer = Producer::new(&client(&cluster.mock, &[("message.timeout.ms", "1000")])).unwrap();
+    // Long enough for the first record, which waits for the connection and the producer's id.
+    let producer = Producer::new(&client(&cluster.mock, &[("message.timeout.ms", "5000")])).unwrap();
     let record = Outgoing { topic: "orders", value: Some(b"v"), ..Outgoing::default() };
     producer.send(&record).await.unwrap();
     cluster.mock.broker_down(1).unwrap();
