@@ -169,6 +169,7 @@ fn not_ready(status: &Status) -> Vec<String> {
         let why = match &lane.state {
             LaneState::Running | LaneState::CaughtUp => return None,
             LaneState::Starting | LaneState::ReadingMemory => String::new(),
+            LaneState::Waiting { why, hint: Some(hint), .. } => format!(": {why} ({hint})"),
             LaneState::Waiting { why, .. } => format!(": {why}"),
             LaneState::Stopped { what, .. } => format!(": {what}"),
         };
@@ -227,7 +228,7 @@ mod tests {
         assert_eq!(worker.get("/readyz").await, (503, "t-1: starting\n".to_owned()));
 
         let why = "write public.orders: connection refused".to_owned();
-        waiting.state(LaneState::Waiting { since: UnixMillis(0), why, attempts: 3 });
+        waiting.state(LaneState::Waiting { since: UnixMillis(0), why, hint: None, attempts: 3 });
         let answer = "t-1: waiting: write public.orders: connection refused\n";
         assert_eq!(worker.get("/readyz").await, (503, answer.to_owned()));
 

@@ -21,11 +21,12 @@ use crate::{
     decode::DecodeSettings,
     http::{Heartbeat, Pages, Server},
     kafka::{
-        ClientSettings, Consumer, ConsumerSettings, Producer, Rebalances, TopicPattern, TopicSelection, ensure_topic,
+        ClientSettings, Consumer, ConsumerSettings, Health, Producer, Rebalances, TopicPattern, TopicSelection,
+        ensure_topic,
     },
     metrics::{Metrics, RebalanceKind},
     statement::{Caps, OrphanPolicy},
-    status::{GroupState, LogEnd, StatusBoard},
+    status::{Away, GroupState, LogEnd, StatusBoard},
     stream::{Limits, UnitLimits},
 };
 
@@ -184,6 +185,15 @@ async fn expire(sink: PostgresSink, keep: Duration) {
     }
 }
 
+/// Returns why no records come from Kafka.
+fn away(health: &Health) -> Option<Away> {
+    if !health.connected {
+        let why = health.last_error.clone();
+        return Some(Away::Silent(why.unwrap_or_else(|| "it has not answered since the start".to_owned())));
+    }
+    (!health.missing_topics.is_empty()).then(|| Away::NoTopics(health.missing_topics.clone()))
+}
+
 /// Puts the consumer's health on the board until it is dropped.
 pub(super) async fn publish(consumer: &Consumer, board: &StatusBoard, metrics: &Metrics, heartbeat: &Heartbeat) {
     let mut seen = Rebalances::default();
@@ -203,6 +213,7 @@ pub(super) async fn publish(consumer: &Consumer, board: &StatusBoard, metrics: &
         seen = health.rebalances;
         let state = if health.connected { GroupState::Joined } else { GroupState::Joining };
         board.group(state, UnixMillis::now());
+        board.kafka(away(&health), UnixMillis::now());
         for partition in &health.partitions {
             if let Some(end) = partition.end {
                 let records = partition.position.filter(|_| partition.at_end).unwrap_or(end);

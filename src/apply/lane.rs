@@ -17,8 +17,9 @@ use super::{
     feeds::Feeds,
     observer::Observer,
     ports::{Delivery, Held, Outlet, RecordStream},
+    report::Report,
     requests::Requests,
-    writer::{Report, Stop, Wait, Writer},
+    writer::{Stop, Wait, Writer},
 };
 use crate::{
     decode::Decoder,

@@ -10,6 +10,7 @@ mod kafka_port;
 mod lane;
 mod observer;
 mod ports;
+mod report;
 mod requests;
 mod run;
 mod signal_text;

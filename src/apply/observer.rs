@@ -8,11 +8,7 @@ use std::{
 use sink_api::{ErrorClass, HeldStatement, LaneId, Offset, StatementRow, TableName, Verdict, Written};
 use tracing::{debug, error, info, warn};
 
-use super::{
-    lane::LaneEnd,
-    ports::Request,
-    writer::{Report, Wait},
-};
+use super::{lane::LaneEnd, ports::Request, report::Report, writer::Wait};
 use crate::{
     clock::UnixMillis,
     metrics::{LaneMetrics, Metrics, SparedKeys},
@@ -115,11 +111,8 @@ impl Observer {
             Some(wait) => {
                 self.counters.retry(ErrorClass::Transient);
                 let since = *self.waiting_since.get_or_insert_with(UnixMillis::now);
-                let why = match &wait.hint {
-                    Some(hint) => format!("{} ({hint})", wait.error),
-                    None => wait.error.clone(),
-                };
-                self.status.state(LaneState::Waiting { since, why, attempts: wait.attempts });
+                let (why, hint) = (wait.error.clone(), wait.hint.clone());
+                self.status.state(LaneState::Waiting { since, why, hint, attempts: wait.attempts });
             }
             None => {
                 if let Some(since) = self.waiting_since.take() {

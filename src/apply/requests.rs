@@ -14,8 +14,8 @@ use super::{
     feeds::Feeds,
     observer::Observer,
     ports::{MissingKeys, Outlet, Request},
+    report::Report,
     signal_text::{filter, identifier, pattern},
-    writer::Report,
 };
 use crate::{clock::UnixMillis, metrics::RequestKind, operate::range_json, statement::parse_range};
 

@@ -2,15 +2,15 @@
 
 use std::{sync::Arc, time::Duration};
 
-use sink_api::{ErrorClass, Key, LaneState, Offset, Sink, SinkError, SinkLane, TableShape, Unit as _};
+use sink_api::{ErrorClass, Key, LaneState, Sink, SinkError, SinkLane, TableShape, Unit as _};
 
 use super::{
     barrier::{self, Barrier, Rules},
     observer::Judged,
     ports::{MissingKeys, Outlet},
+    report::{Report, unmakeable},
 };
 use crate::{
-    decode::BadRecord,
     metrics::SparedKeys,
     retry::Backoff,
     stream::{Unit, Work, merge},
@@ -43,29 +43,6 @@ pub struct Wait {
     pub code: Option<String>,
     /// How many tries have failed.
     pub attempts: u32,
-}
-
-/// What a unit did, once it is durable.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Report {
-    /// Rows inserted or updated.
-    pub upserted: u64,
-    /// Rows deleted by changes.
-    pub deleted: u64,
-    /// Batches written.
-    pub batches: u64,
-    /// Statements that got their verdict.
-    pub statements: Vec<Judged>,
-    /// Statements that had one already.
-    pub repeated: u64,
-    /// Changes whose row could not be made, since the sink lacks the old value of an unchanged large column.
-    pub unmakeable: u64,
-    /// Records parked.
-    pub parked: Vec<(Offset, BadRecord)>,
-    /// Keys that the sink lacks.
-    pub missing: Vec<MissingKeys>,
-    /// Tables whose shape turned out to be another one.
-    pub refreshed: Vec<Arc<TableShape>>,
 }
 
 /// Why a lane cannot go on.
@@ -208,12 +185,11 @@ impl<S: Sink, O: Outlet> Writer<S, O> {
         let mut backoff = Backoff::default();
         let mut attempts = 0;
         loop {
-            match tokio::time::timeout(ANSWER_WITHIN, self.outlet.partition_count()).await {
-                Ok(Some(count)) => return Ok(count),
-                Ok(None) => return Err(Stop::Taken),
-                Err(_) => {
+            match count_now(&mut self.outlet).await? {
+                Ok(count) => return Ok(count),
+                Err(error) => {
                     attempts += 1;
-                    self.wait(&unanswered(), attempts, &mut backoff).await;
+                    self.wait(&error, attempts, &mut backoff).await;
                 }
             }
         }
@@ -230,11 +206,10 @@ impl<S: Sink, O: Outlet> Writer<S, O> {
         }
         if unit.has_statements() {
             // The sink may have waited for a lock meanwhile. While the count is the first one, no other lane has written.
-            match tokio::time::timeout(ANSWER_WITHIN, self.outlet.partition_count()).await {
-                Ok(Some(now)) if now == unit.end.partition_count => {}
-                Ok(Some(now)) => return Ok(Err(keys_moved(unit.end.partition_count, now))),
-                Ok(None) => return Err(Stop::Taken),
-                Err(_) => return Ok(Err(unanswered())),
+            match count_now(&mut self.outlet).await? {
+                Ok(now) if now == unit.end.partition_count => {}
+                Ok(now) => return Ok(Err(keys_moved(unit.end.partition_count, now))),
+                Err(error) => return Ok(Err(error)),
             }
         }
         Ok(open.commit(&unit.end).await)
@@ -347,15 +322,19 @@ impl<S: Sink, O: Outlet> Writer<S, O> {
 /// How long Kafka may take to say how many partitions a topic has.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
-fn unanswered() -> SinkError {
-    let within = ANSWER_WITHIN.as_secs();
-    SinkError::new(
-        ErrorClass::Transient,
-        format!(
-            "Kafka does not say within {within} s how many partitions the topic has, and there are statements to judge"
-        ),
-    )
-    .hint("bring Kafka back")
+/// Asks Kafka once for the topic's partition count.
+async fn count_now(outlet: &mut impl Outlet) -> Result<Result<i32, SinkError>, Stop> {
+    match tokio::time::timeout(ANSWER_WITHIN, outlet.partition_count()).await {
+        Ok(Some(count)) => Ok(Ok(count)),
+        Ok(None) => Err(Stop::Taken),
+        Err(_) => {
+            let within = ANSWER_WITHIN.as_secs();
+            let what = format!(
+                "Kafka does not say within {within} s how many partitions the topic has, and there are statements to judge"
+            );
+            Ok(Err(SinkError::new(ErrorClass::Transient, what).hint("bring Kafka back")))
+        }
+    }
 }
 
 fn keys_moved(first: i32, now: i32) -> SinkError {
@@ -381,41 +360,4 @@ pub(super) fn failed(error: &SinkError, unit: &Unit) -> Stop {
         what: format!("{error}, in the unit that ends before offset {}", unit.end.next_offset),
         hint: error.hint.clone().unwrap_or_else(|| "mend the set-up, then restart the worker".to_owned()),
     }
-}
-
-impl Report {
-    fn absorb(&mut self, other: Report) {
-        self.upserted += other.upserted;
-        self.deleted += other.deleted;
-        self.batches += other.batches;
-        self.repeated += other.repeated;
-        self.unmakeable += other.unmakeable;
-        self.statements.extend(other.statements);
-        self.parked.extend(other.parked);
-        self.missing.extend(other.missing);
-        self.refreshed.extend(other.refreshed);
-    }
-}
-
-/// Gathers, table by table, the keys whose row could not be made.
-fn unmakeable(keys: Vec<(Arc<TableShape>, Key)>) -> Vec<MissingKeys> {
-    let mut tables: Vec<MissingKeys> = Vec::new();
-    for (table, key) in keys {
-        let missing = match tables.iter_mut().find(|missing| missing.table.name == table.name) {
-            Some(missing) => missing,
-            None => {
-                tables.push(MissingKeys {
-                    table,
-                    source_table: None,
-                    at: Offset(i64::MIN),
-                    keys: Vec::new(),
-                    count: 0,
-                });
-                tables.last_mut().expect("an entry was just pushed")
-            }
-        };
-        missing.keys.push(key);
-        missing.count += 1;
-    }
-    tables
 }

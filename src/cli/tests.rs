@@ -393,7 +393,9 @@ fn the_documentation_lists_the_settings_as_they_are_declared() {
         let (help, default) =
             help.strip_suffix(']').and_then(|help| help.split_once(" [default: ")).unwrap_or((help, ""));
         let value = arg.get_value_names().map(|names| names[0].to_string()).unwrap_or_default();
-        let row = format!("| `--{long}` {value} | {default} | {help} |\n");
+        let flag =
+            if arg.is_require_equals_set() { format!("`--{long}[={value}]`") } else { format!("`--{long}` {value}") };
+        let row = format!("| {flag} | {default} | {help} |\n");
         match sections.iter_mut().find(|(known, _)| *known == heading) {
             Some((_, rows)) => rows.push_str(&row),
             None => sections.push((heading, row)),

@@ -250,7 +250,7 @@ impl Metrics {
                 attention: r.gauges(
                     "sink_repair_attention_items",
                     &["kind"],
-                    "Things that a person must look at (held, refused, dead-lettered, sink-down, lane-stopped, unobtainable); /status has them",
+                    "Things that a person must look at (held, refused, dead-lettered, kafka-down, sink-down, lane-stopped, unobtainable); /status has them",
                 ),
             }),
             registry: r,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sink_api::{Partition, Rule, StatementKind, StatementRow};
 
-use super::{Attention, AttentionKind, Lane, LaneState};
+use super::{Attention, AttentionKind, Away, Lane, LaneState};
 use crate::clock::UnixMillis;
 
 /// A sink that restarts is back sooner; what lasts longer, a person wants to know.
@@ -21,10 +21,16 @@ impl Item {
     /// Whether both are of one place and kind, and so are counted together. Held statements are each confirmed by their
     /// read, so they stand alone, but for reads of the same keys: the latest of them is the one to confirm.
     pub(super) fn goes_with(&self, other: &Item) -> bool {
-        type Place<'a> = (AttentionKind, &'a str, Partition, Option<&'a str>, Option<Rule>);
+        type Place<'a> = (AttentionKind, Option<&'a str>, Option<Partition>, Option<&'a str>, Option<Rule>);
         fn place(Item { attention: item, held }: &Item) -> Place<'_> {
             // A later read of the same keys may be held by another rule.
-            (item.kind, &item.topic, item.partition, item.table.as_deref(), item.rule.filter(|_| held.is_none()))
+            (
+                item.kind,
+                item.topic.as_deref(),
+                item.partition,
+                item.table.as_deref(),
+                item.rule.filter(|_| held.is_none()),
+            )
         }
         let same_keys = match (&self.held, &other.held) {
             (Some(held), Some(other)) => same_keys(held, other),
@@ -46,6 +52,34 @@ pub(super) fn name_of(statement: &StatementRow) -> String {
     statement.table.as_ref().map_or_else(|| statement.source_table.clone(), ToString::to_string)
 }
 
+/// Returns what a person must look at since the worker waits for Kafka: why, and since when.
+pub(super) fn follows_from_kafka((since, away): &(UnixMillis, Away), now: UnixMillis) -> Option<Attention> {
+    let (what, hint) = match away {
+        Away::Silent(why) => (
+            format!("Kafka does not answer: {why}"),
+            "bring Kafka back, or correct --bootstrap-servers and --kafka: the worker goes on by itself",
+        ),
+        Away::NoTopics(topics) => (
+            format!("topics do not exist: {}", topics.join(", ")),
+            "start the connector that makes them, or correct --topics: the worker waits for them",
+        ),
+    };
+    (now.since(*since) >= DOWN_AFTER).then(|| Attention {
+        kind: AttentionKind::KafkaDown,
+        table: None,
+        topic: None,
+        partition: None,
+        offset: None,
+        read_id: None,
+        rule: None,
+        what,
+        hint: Some(hint.to_owned()),
+        since: *since,
+        last: now,
+        count: 1,
+    })
+}
+
 /// Returns what a person must look at since lanes are in the state in which they are: one item for each lane that has
 /// stopped, one for each reason for which lanes wait.
 pub(super) fn follows_from(lanes: &[Lane], now: UnixMillis) -> Vec<Attention> {
@@ -53,9 +87,10 @@ pub(super) fn follows_from(lanes: &[Lane], now: UnixMillis) -> Vec<Attention> {
     for lane in lanes {
         let (kind, since, what, hint) = match &lane.state {
             LaneState::Stopped { since, what, hint } => (AttentionKind::LaneStopped, *since, what, hint.clone()),
-            LaneState::Waiting { since, why, .. } if now.since(*since) >= DOWN_AFTER => {
-                let hint = "bring the sink back: the lanes go on by themselves, nothing is lost meanwhile";
-                (AttentionKind::SinkDown, *since, why, Some(hint.to_owned()))
+            LaneState::Waiting { since, why, hint, .. } if now.since(*since) >= DOWN_AFTER => {
+                let default = "bring the sink back: the lanes go on by themselves, nothing is lost meanwhile";
+                let hint = hint.clone().unwrap_or_else(|| default.to_owned());
+                (AttentionKind::SinkDown, *since, why, Some(hint))
             }
             _ => continue,
         };
@@ -69,8 +104,8 @@ pub(super) fn follows_from(lanes: &[Lane], now: UnixMillis) -> Vec<Attention> {
         items.push(Attention {
             kind,
             table: None,
-            topic: lane.topic.clone(),
-            partition: lane.partition,
+            topic: Some(lane.topic.clone()),
+            partition: Some(lane.partition),
             offset: lane.frontier.filter(|_| kind == AttentionKind::LaneStopped),
             read_id: None,
             rule: None,

@@ -12,7 +12,7 @@ use sink_api::{Offset, Partition, StatementRow, Verdict};
 
 use super::{
     Attention, AttentionKind, Counters, Group, GroupState, Lane, LaneState, LastStatement, Status, advice,
-    attention::{Item, follows_from, name_of},
+    attention::{Item, follows_from, follows_from_kafka, name_of},
 };
 use crate::{clock::UnixMillis, metrics::Metrics};
 
@@ -39,6 +39,7 @@ struct Board {
 #[derive(Debug)]
 struct Live {
     group: (GroupState, UnixMillis),
+    kafka: Option<(UnixMillis, Away)>,
     lanes: BTreeMap<(String, Partition), Entry>,
     attention: Vec<Item>,
     omitted: u64,
@@ -52,6 +53,15 @@ struct Entry {
     progress: Option<Progress>,
     end: Option<LogEnd>,
     last_statement: Option<LastStatement>,
+}
+
+/// Why no records come from Kafka.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Away {
+    /// It does not answer: the last error.
+    Silent(String),
+    /// It answers that topics do not exist.
+    NoTopics(Vec<String>),
 }
 
 /// Where a partition ends.
@@ -104,6 +114,7 @@ impl StatusBoard {
             metrics,
             live: Mutex::new(Live {
                 group: (GroupState::Joining, now),
+                kafka: None,
                 lanes: BTreeMap::new(),
                 attention: Vec::new(),
                 omitted: 0,
@@ -118,6 +129,13 @@ impl StatusBoard {
         if live.group.0 != state {
             live.group = (state, now);
         }
+    }
+
+    /// Notes why no records come from Kafka; `None` when nothing stands against it.
+    pub fn kafka(&self, away: Option<Away>, now: UnixMillis) {
+        let mut live = self.live();
+        let since = live.kafka.as_ref().map_or(now, |(since, _)| *since);
+        live.kafka = away.map(|away| (since, away));
     }
 
     /// Puts a lane on the board, in the place of an earlier one of the same partition.
@@ -155,6 +173,7 @@ impl StatusBoard {
         let lanes: Vec<Lane> =
             live.lanes.iter().map(|((topic, partition), entry)| entry.lane(topic, *partition, now)).collect();
         let mut attention: Vec<Attention> = live.attention.iter().map(|item| item.attention.clone()).collect();
+        attention.extend(live.kafka.as_ref().and_then(|kafka| follows_from_kafka(kafka, now)));
         attention.extend(follows_from(&lanes, now));
         attention.sort_by_key(|item| (item.kind, item.since));
         Status {
@@ -229,8 +248,7 @@ impl LaneStatus {
         };
         self.update(|entry| entry.last_statement = Some(last));
         self.board.live().attention.retain(|item| {
-            let mine = item.attention.topic == self.topic && item.attention.partition == self.partition;
-            !(mine && item.held.as_ref().is_some_and(|held| statement.settles(held)))
+            !(self.owns(&item.attention) && item.held.as_ref().is_some_and(|held| statement.settles(held)))
         });
         self.judged(statement, now);
     }
@@ -273,8 +291,7 @@ impl LaneStatus {
     pub fn unobtainable(&self, table: &str, keys: u64, now: UnixMillis) {
         if keys == 0 {
             self.board.live().attention.retain(|Item { attention: item, .. }| {
-                let mine = item.topic == self.topic && item.partition == self.partition;
-                !(mine && item.kind == AttentionKind::Unobtainable && item.table.as_deref() == Some(table))
+                !(self.owns(item) && item.kind == AttentionKind::Unobtainable && item.table.as_deref() == Some(table))
             });
             return;
         }
@@ -295,8 +312,8 @@ impl LaneStatus {
         Attention {
             kind,
             table: None,
-            topic: self.topic.clone(),
-            partition: self.partition,
+            topic: Some(self.topic.clone()),
+            partition: Some(self.partition),
             offset: None,
             read_id: None,
             rule: None,
@@ -306,6 +323,10 @@ impl LaneStatus {
             last: now,
             count: 1,
         }
+    }
+
+    fn owns(&self, item: &Attention) -> bool {
+        item.topic.as_ref() == Some(&self.topic) && item.partition == Some(self.partition)
     }
 
     /// Adds an item, or counts it into an earlier one that it goes with.
@@ -338,8 +359,7 @@ impl Drop for LaneStatus {
         if mine.is_some_and(|entry| !matches!(entry.state, LaneState::Stopped { .. } | LaneState::CaughtUp)) {
             live.lanes.remove(&place);
             // Whoever has the partition next reads them from the sink.
-            let here = |item: &Item| item.attention.topic == place.0 && item.attention.partition == place.1;
-            live.attention.retain(|item| item.held.is_none() || !here(item));
+            live.attention.retain(|item| item.held.is_none() || !self.owns(&item.attention));
         }
     }
 }

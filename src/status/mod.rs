@@ -13,7 +13,7 @@ mod text;
 use serde::{Deserialize, Serialize};
 use sink_api::{Offset, Partition, ReadId, Rule, StatementKind};
 
-pub use board::{LaneStatus, LogEnd, Progress, StatusBoard};
+pub use board::{Away, LaneStatus, LogEnd, Progress, StatusBoard};
 pub use fetch::run;
 
 use crate::clock::UnixMillis;
@@ -110,6 +110,8 @@ pub enum LaneState {
         since: UnixMillis,
         /// What fails.
         why: String,
+        /// What to do.
+        hint: Option<String>,
         /// How many tries have failed.
         attempts: u32,
     },
@@ -177,10 +179,10 @@ pub struct Attention {
     pub kind: AttentionKind,
     /// The sink's table, or the source's where the sink's is not known.
     pub table: Option<String>,
-    /// The topic.
-    pub topic: String,
+    /// The topic; none where it concerns the whole worker.
+    pub topic: Option<String>,
     /// The partition.
-    pub partition: Partition,
+    pub partition: Option<Partition>,
     /// The offset, the last one when it happened several times.
     pub offset: Option<Offset>,
     /// The read, the last one when it happened several times.
@@ -205,6 +207,8 @@ pub struct Attention {
 pub enum AttentionKind {
     /// A lane has given up.
     LaneStopped,
+    /// The worker waits for Kafka, or for topics that do not exist.
+    KafkaDown,
     /// A lane waits for its sink.
     SinkDown,
     /// A statement waits for an operator.
@@ -219,8 +223,9 @@ pub enum AttentionKind {
 
 impl AttentionKind {
     /// All kinds.
-    pub const ALL: [AttentionKind; 6] = [
+    pub const ALL: [AttentionKind; 7] = [
         AttentionKind::LaneStopped,
+        AttentionKind::KafkaDown,
         AttentionKind::SinkDown,
         AttentionKind::Held,
         AttentionKind::DeadLettered,
@@ -232,6 +237,7 @@ impl AttentionKind {
     pub fn as_str(self) -> &'static str {
         match self {
             AttentionKind::LaneStopped => "lane-stopped",
+            AttentionKind::KafkaDown => "kafka-down",
             AttentionKind::SinkDown => "sink-down",
             AttentionKind::Held => "held",
             AttentionKind::DeadLettered => "dead-lettered",

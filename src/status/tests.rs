@@ -95,7 +95,7 @@ fn a_sink_that_stays_away_needs_attention_once_for_all_lanes_and_until_it_is_bac
     let worker = worker();
     let lanes: Vec<LaneStatus> = (0..3).map(|partition| worker.board.lane("t", Partition(partition))).collect();
     for lane in &lanes {
-        lane.state(LaneState::Waiting { since: worker.now, why: "connect: refused".into(), attempts: 4 });
+        lane.state(LaneState::Waiting { since: worker.now, why: "connect: refused".into(), hint: None, attempts: 4 });
     }
 
     assert_eq!(kinds(&worker.later(9_999)), []);
@@ -103,6 +103,39 @@ fn a_sink_that_stays_away_needs_attention_once_for_all_lanes_and_until_it_is_bac
 
     lanes.iter().for_each(|lane| lane.state(LaneState::Running));
     assert_eq!(kinds(&worker.later(10_000)), []);
+}
+
+#[test]
+fn a_lane_that_waits_says_what_to_do_where_it_knows_better_than_to_bring_the_sink_back() {
+    let worker = worker();
+    let lane = worker.board.lane("t", Partition(0));
+    let (why, hint) = ("write public.orders: permission denied".to_owned(), Some("GRANT it".to_owned()));
+    lane.state(LaneState::Waiting { since: worker.now, why, hint, attempts: 4 });
+
+    assert_eq!(worker.later(10_000).attention[0].hint.as_deref(), Some("GRANT it"));
+}
+
+#[test]
+fn kafka_that_stays_away_and_topics_that_do_not_exist_need_attention_until_they_are_there() {
+    let worker = worker();
+    let seen = |ms| {
+        let status = worker.later(ms);
+        let items = status.attention.iter().map(|item| (item.kind, item.what.clone()));
+        (items.collect::<Vec<_>>(), text::render(&status).contains("\nNothing needs attention.\n"))
+    };
+    worker.board.kafka(Some(Away::Silent("1/1 brokers are down".into())), worker.at(0));
+    worker.board.kafka(Some(Away::Silent("connection refused".into())), worker.at(5_000));
+
+    assert_eq!(seen(9_999), (vec![], true));
+    let silent = "Kafka does not answer: connection refused".to_owned();
+    assert_eq!(seen(10_000), (vec![(AttentionKind::KafkaDown, silent)], false));
+
+    worker.board.kafka(None, worker.at(11_000));
+    assert_eq!(seen(11_000), (vec![], true));
+
+    worker.board.kafka(Some(Away::NoTopics(vec!["a".into(), "b".into()])), worker.at(12_000));
+    let topics = "topics do not exist: a, b".to_owned();
+    assert_eq!(seen(22_000), (vec![(AttentionKind::KafkaDown, topics)], false));
 }
 
 #[test]
@@ -279,7 +312,7 @@ fn troubled() -> (Status, Vec<LaneStatus>) {
     lanes[0].state(LaneState::Running);
     lanes[1].state(LaneState::Running);
     let why = "write public.orders: connection refused (08006)".to_owned();
-    lanes[2].state(LaneState::Waiting { since: worker.at(50_000), why, attempts: 17 });
+    lanes[2].state(LaneState::Waiting { since: worker.at(50_000), why, hint: None, attempts: 17 });
     lanes[3].state(LaneState::Stopped {
         since: worker.at(30_000),
         what: "records 7 to 41 are gone: Kafka's log starts at 42".into(),

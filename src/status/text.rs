@@ -38,7 +38,7 @@ fn attention(out: &mut String, status: &Status) {
     line(out, &format!("NEEDS ATTENTION ({all})"));
     for item in &status.attention {
         line(out, "");
-        line(out, &format!("  {:<13} {}", item.kind.as_str(), place(item)));
+        line(out, format!("  {:<13} {}", item.kind.as_str(), place(item)).trim_end());
         line(out, &format!("  {:<13} {}", "", what(item)));
         if let Some(hint) = &item.hint {
             line(out, &format!("  {:<13} {hint}", "  what to do:"));
@@ -55,9 +55,10 @@ fn attention(out: &mut String, status: &Status) {
 fn place(item: &Attention) -> String {
     let mut parts = Vec::new();
     parts.extend(item.table.clone());
-    parts.push(match item.kind {
-        AttentionKind::SinkDown if item.count > 1 => format!("{} lanes", item.count),
-        _ => format!("{} partition {}", item.topic, item.partition),
+    parts.extend(match (item.kind, &item.topic, item.partition) {
+        (AttentionKind::SinkDown, ..) if item.count > 1 => Some(format!("{} lanes", item.count)),
+        (_, Some(topic), Some(partition)) => Some(format!("{topic} partition {partition}")),
+        _ => None,
     });
     parts.extend(item.offset.map(|offset| format!("offset {offset}")));
     parts.extend(item.read_id.as_ref().map(|read_id| format!("read {read_id}")));
@@ -74,7 +75,7 @@ fn what(item: &Attention) -> String {
 fn when(item: &Attention, now: UnixMillis) -> String {
     let since = format!("{} ({} ago)", item.since.to_the_second(), show_span(now.since(item.since)));
     match item.kind {
-        AttentionKind::SinkDown | AttentionKind::LaneStopped => since,
+        AttentionKind::KafkaDown | AttentionKind::SinkDown | AttentionKind::LaneStopped => since,
         _ if item.count == 1 => since,
         _ => format!("{since}, {} times, last {} ago", item.count, show_span(now.since(item.last))),
     }

@@ -63,6 +63,11 @@ pub(crate) fn key_array(part: &KeyPart, place: usize) -> String {
     format!("${place}::{}[]{cast}", part.carrier.sql())
 }
 
+/// Returns the parameter of one value of a key column: `$1::pg_catalog.int8`.
+pub(crate) fn key_scalar(part: &KeyPart, place: usize) -> String {
+    format!("${place}::{}{}", part.carrier.sql(), part.cast)
+}
+
 /// Returns the FROM item of a list of keys, with columns `c1`, `c2`, ... and, where asked for, `ord`.
 pub(crate) fn key_source(parts: &[KeyPart], ordinality: bool) -> String {
     let parameters: Vec<String> = (1..).zip(parts).map(|(place, part)| key_array(part, place)).collect();

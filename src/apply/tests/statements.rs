@@ -154,35 +154,31 @@ async fn partitions_that_were_added_by_the_time_a_statement_is_read_refuse_it() 
     assert_eq!(verdicts(&sink), [Verdict::Refused { rule: sink_api::Rule::Scope, reason, again: false }]);
 }
 
-/// A try may be long: its changes wait for locks, its listings for the disk.
-#[tokio::test]
-async fn partitions_that_were_added_while_a_unit_was_written_refuse_its_statement() {
-    let sink = sink();
-    drift(&sink, 4);
+/// Partitions are added between the first look at them and the commit.
+async fn assert_refused_meanwhile(sink: &MemorySink) {
+    drift(sink, 4);
     let [low, close] = read("r-1", 1, "[1]");
 
     let answers = [Some(1), Some(2)];
-    let end = run_asking(&sink, vec![change(0, 1), low, close], answers, CancellationToken::new()).await;
+    let end = run_asking(sink, vec![change(0, 1), low, close], answers, CancellationToken::new()).await;
 
-    assert_eq!((end, ids(&sink)), (LaneEnd::CaughtUp, keys(&[1, 4])));
-    let verdicts = verdicts(&sink);
+    assert_eq!((end, ids(sink)), (LaneEnd::CaughtUp, keys(&[1, 4])));
+    let verdicts = verdicts(sink);
     assert!(matches!(&verdicts[..], [Verdict::Refused { rule: sink_api::Rule::Scope, .. }]), "{verdicts:?}");
+}
+
+/// A try may be long: its changes wait for locks, its listings for the disk.
+#[tokio::test]
+async fn partitions_that_were_added_while_a_unit_was_written_refuse_its_statement() {
+    assert_refused_meanwhile(&sink()).await;
 }
 
 /// The sink may be away for hours between two tries.
 #[tokio::test]
 async fn partitions_that_were_added_while_the_sink_was_away_refuse_the_statement() {
     let sink = sink();
-    drift(&sink, 4);
     sink.inject(Fault::Difference);
-    let [low, close] = read("r-1", 1, "[1]");
-
-    let answers = [Some(1), Some(2)];
-    let end = run_asking(&sink, vec![change(0, 1), low, close], answers, CancellationToken::new()).await;
-
-    assert_eq!((end, ids(&sink)), (LaneEnd::CaughtUp, keys(&[1, 4])));
-    let verdicts = verdicts(&sink);
-    assert!(matches!(&verdicts[..], [Verdict::Refused { rule: sink_api::Rule::Scope, .. }]), "{verdicts:?}");
+    assert_refused_meanwhile(&sink).await;
 }
 
 #[tokio::test]

@@ -28,7 +28,7 @@ use crate::{
     binding::{Carrier, ColumnBuffer, Raw, append_key_page},
     connect::Session,
     errors::classify,
-    keyed::{key_array, key_error},
+    keyed::{key_array, key_error, key_scalar},
     table::{KeyPart, Table},
 };
 
@@ -159,9 +159,10 @@ async fn look(session: &mut Session, table: &Table, part: &KeyPart, gaps: &Gaps)
     let fail = |error: sqlx::Error| classify(&table.doing("list keys of"), &error);
     let mut arrays = [&gaps.lows, &gaps.highs, &gaps.spared].map(|values| array(part.carrier, values));
     let [lows, highs, spared] = arrays.each_mut().map(ColumnBuffer::finish);
-    let ends = [gaps.first, gaps.last].map(|value| bytes(part.carrier, value));
+    let ends = [gaps.first, gaps.last].map(i64::to_be_bytes);
+    let [first, last] = ends.each_ref().map(|end| Raw { oid: part.carrier.oid(), bytes: low_bytes(part.carrier, end) });
     let mut arguments = PgArguments::default();
-    for parameter in [lows, highs, scalar(part, &ends[0]), scalar(part, &ends[1]), spared] {
+    for parameter in [lows, highs, first, last, spared] {
         let _ = arguments.add(parameter);
     }
     let sql = AssertSqlSafe(look_text(table, part)).into_sql_str();
@@ -177,7 +178,6 @@ async fn look(session: &mut Session, table: &Table, part: &KeyPart, gaps: &Gaps)
 
 fn look_text(table: &Table, part: &KeyPart) -> String {
     let (t, id, most) = (&table.sql, &part.sql, MOST_ROWS + 1);
-    let scalar = |place: usize| format!("${place}::{}{}", part.carrier.sql(), part.cast);
     // OFFSET 0 keeps the look into the index as it is written, once for each gap. The subqueries hide from the planner
     // how many gaps there are: one plan fits all, and is kept.
     format!(
@@ -189,8 +189,8 @@ fn look_text(table: &Table, part: &KeyPart) -> String {
         lows = key_array(part, 1),
         highs = key_array(part, 2),
         listed = listed(std::slice::from_ref(part)),
-        first = scalar(3),
-        last = scalar(4),
+        first = key_scalar(part, 3),
+        last = key_scalar(part, 4),
         spared = key_array(part, 5),
     )
 }
@@ -199,23 +199,19 @@ fn array(carrier: Carrier, values: &[i64]) -> ColumnBuffer {
     let mut buffer = ColumnBuffer::new(carrier);
     for &value in values {
         let Ok(()) = buffer.push_with(|out| -> Result<(), Infallible> {
-            out.extend_from_slice(&bytes(carrier, value));
+            out.extend_from_slice(low_bytes(carrier, &value.to_be_bytes()));
             Ok(())
         });
     }
     buffer
 }
 
-fn scalar<'b>(part: &KeyPart, bytes: &'b [u8]) -> Raw<'b> {
-    Raw { oid: part.carrier.oid(), bytes }
-}
-
-/// Returns an integer within the column's limits in its binary form.
-fn bytes(carrier: Carrier, value: i64) -> Vec<u8> {
+/// Returns the binary form of an integer within the column's limits: its lowest bytes.
+fn low_bytes(carrier: Carrier, value: &[u8; 8]) -> &[u8] {
     let width = match carrier {
         Carrier::Int2 => 2,
         Carrier::Int4 => 4,
         _ => 8,
     };
-    value.to_be_bytes()[8 - width..].to_vec()
+    &value[8 - width..]
 }

@@ -27,7 +27,9 @@ use crate::{
     binding::{Carrier, Raw, append_key_page, scalar_parameters},
     connect::Session,
     errors::classify,
-    keyed::{key_arguments, key_array, key_condition, key_error, key_parts, key_source, keys_per_statement},
+    keyed::{
+        key_arguments, key_array, key_condition, key_error, key_parts, key_scalar, key_source, keys_per_statement,
+    },
     table::{KeyPart, Table},
 };
 
@@ -141,8 +143,7 @@ async fn page(
 /// Returns the condition that a key lies beyond a bound whose first parameter has number `first`.
 fn condition(parts: &[KeyPart], beyond: &str, inclusive: bool, first: usize) -> String {
     let columns: Vec<String> = parts.iter().map(|part| part.ordered("t")).collect();
-    let parameters: Vec<String> =
-        (first..).zip(parts).map(|(place, part)| format!("${place}::{}{}", part.carrier.sql(), part.cast)).collect();
+    let parameters: Vec<String> = (first..).zip(parts).map(|(place, part)| key_scalar(part, place)).collect();
     let equal = if inclusive { "=" } else { "" };
     match parts.len() {
         1 => format!("{} {beyond}{equal} {}", columns[0], parameters[0]),
