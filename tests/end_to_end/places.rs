@@ -270,6 +270,9 @@ async fn a_topic_that_comes_later_is_waited_for() -> Result<()> {
     let mut worker: Worker = apply.start()?;
     let line = worker.logged("topics do not exist", LIMIT).await?;
     assert_says(&line, &[&topic]);
+    // What lasts for ten seconds, a person wants to know.
+    let what = format!("topics do not exist: {topic}");
+    until(&what, LIMIT, async || Ok(status(&mut worker).await?.log.contains(&what).then_some(()))).await?;
 
     kafka::create_topic(&bare.stack, &topic, 1, &[]).await?;
     kafka::write(&bare.stack, &topic, vec![bare.row(1, "v")]).await?;
