@@ -90,6 +90,13 @@ async fn verdict<U: Unit>(
         };
         return Ok(Verdict::Refused { rule: Rule::OneStream, reason, again: false });
     }
+    if !budget.fed {
+        let reason = format!(
+            "no change of {} has come by this topic yet, so nothing shows that what happens to {} passes through this lane",
+            statement.source_table, statement.table.name
+        );
+        return Ok(Verdict::Refused { rule: Rule::OneStream, reason, again: false });
+    }
     Ok(judge(statement, difference, &budget, &rules.caps, rules.policy))
 }
 

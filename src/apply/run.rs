@@ -158,7 +158,7 @@ impl<S: Sink> Worker<S> {
             outlet,
             observer,
             waits: waited,
-            decoder: Decoder::new(Arc::clone(&self.decode), &partition.topic),
+            decoder: Decoder::new(Arc::clone(&self.decode), &partition.topic).carrying(claimed.sources),
             feeds: Feeds::default(),
             requests: Requests::new(Pace::default()),
             sequencer,

@@ -49,6 +49,9 @@ pub enum CannotStart {
     },
 }
 
+/// How far before its frontier a lane reads at least: a tombstone's table is known by the delete right before it.
+pub const REMEMBERED: i64 = 100;
+
 /// How many records a lane without a frontier reads before its start.
 pub const STRETCH: i64 = 10_000;
 
@@ -59,8 +62,9 @@ pub const STRETCH: i64 = 10_000;
 pub fn resume(state: &LaneState, partition_count: i32, log: LogBounds) -> Result<Plan, CannotStart> {
     within(state.next_offset, log)?;
     let windows_lost = state.memory_offset < log.start;
+    let read_from = state.memory_offset.min(Offset(state.next_offset.0.saturating_sub(REMEMBERED)));
     Ok(Plan {
-        read_from: state.memory_offset.max(log.start),
+        read_from: read_from.max(log.start),
         start: Start {
             frontier: state.next_offset,
             highest_xid: state.highest_xid,
@@ -123,10 +127,18 @@ mod tests {
 
     #[test]
     fn a_lane_reads_from_its_oldest_open_window() {
-        let plan = resume(&state(200, 150), 1, LOG).expect("the log holds both offsets");
+        let plan = resume(&state(400, 150), 1, LOG).expect("the log holds both offsets");
 
-        assert_eq!((plan.read_from, plan.start.frontier, plan.windows_lost), (Offset(150), Offset(200), false));
+        assert_eq!((plan.read_from, plan.start.frontier, plan.windows_lost), (Offset(150), Offset(400), false));
         assert_eq!((plan.start.highest_xid, plan.start.unknown_past), (Some(Xid(7)), false));
+    }
+
+    #[test]
+    fn a_lane_without_open_windows_reads_the_records_right_before_its_frontier() {
+        let from = |next: i64| resume(&state(next, next), 1, LOG).map(|plan| (plan.read_from, plan.windows_lost));
+
+        assert_eq!(from(400), Ok((Offset(300), false)));
+        assert_eq!(from(150), Ok((Offset(100), false)));
     }
 
     #[test]

@@ -73,7 +73,7 @@ impl PayloadKind {
     /// Returns the fields that have to be there, and those that may.
     fn fields(self) -> (&'static [&'static str], &'static [&'static str]) {
         match self {
-            PayloadKind::Low => (&["v", "kind", "read_id", "table", "topic"], &["mac"]),
+            PayloadKind::Low => (&["v", "kind", "read_id", "table", "topic"], &["connector", "mac"]),
             PayloadKind::Chunk => (
                 &[
                     "v",
@@ -89,7 +89,7 @@ impl PayloadKind {
                     "snapshot",
                     "settled",
                 ],
-                &["key_order", "confirmed", "mac"],
+                &["key_order", "key_columns", "connector", "confirmed", "mac"],
             ),
             PayloadKind::Keys => (
                 &[
@@ -106,11 +106,23 @@ impl PayloadKind {
                     "snapshot",
                     "settled",
                 ],
-                &["key_order", "confirmed", "mac"],
+                &["key_order", "key_columns", "connector", "confirmed", "mac"],
             ),
             PayloadKind::ChunkInfo => (
                 &["table", "read_id", "range", "selected", "changed"],
-                &["v", "key_order", "rows", "confirmed", "snapshot", "key_types", "topic", "mac", "advisory"],
+                &[
+                    "v",
+                    "key_order",
+                    "key_columns",
+                    "connector",
+                    "rows",
+                    "confirmed",
+                    "snapshot",
+                    "key_types",
+                    "topic",
+                    "mac",
+                    "advisory",
+                ],
             ),
         }
     }
@@ -314,6 +326,37 @@ impl<'a> Payload<'a> {
             }
         }
         Ok(Some(types))
+    }
+
+    /// Checks that several key columns stand at the source in the order of the sink's primary key: else ranges are other
+    /// ranges, and keys without names other keys. `in_order` is what the stream's own keys have shown.
+    pub(super) fn check_key_columns(&self, key: &KeyColumns, in_order: Option<bool>) -> Result<(), Damage> {
+        let sink = key.names();
+        let differs = |source: &str| {
+            let sink = sink.join(", ");
+            let reason = format!(
+                "the source's key is {source}, the sink's primary key ({sink}): make it at the sink in the source's order"
+            );
+            Err(Damage::new(Rule::Order, reason))
+        };
+        if let Some(raw) = self.get("key_columns") {
+            let mut source = Vec::new();
+            json::array::<Damage>(raw.get(), |element| {
+                source.push(json::string(element).ok_or_else(|| Damage::whole(""))?.into_owned());
+                Ok(())
+            })
+            .map_err(|_| Damage::whole("field `key_columns` is not a list of text"))?;
+            return if source == sink { Ok(()) } else { differs(&format!("({})", source.join(", "))) };
+        }
+        match in_order {
+            _ if sink.len() < 2 => Ok(()),
+            Some(true) => Ok(()),
+            Some(false) => differs("in another order, as the stream's keys show"),
+            None => Err(Damage::new(
+                Rule::Order,
+                "field `key_columns` is missing, and no key of the table has come yet to show the order of its columns",
+            )),
+        }
     }
 
     fn byte_order(&self) -> Result<bool, Damage> {

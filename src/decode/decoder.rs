@@ -46,6 +46,8 @@ pub struct Decoder {
     pub(super) values: Schemas<(usize, RowPlan)>,
     /// The key's bytes and the table of the last delete: its tombstone comes next.
     pub(super) last_delete: Option<(Vec<u8>, usize)>,
+    /// Source tables (`schema.table`) whose changes came by this topic in earlier lives.
+    pub(super) carried: Vec<String>,
 }
 
 impl Decoder {
@@ -58,7 +60,15 @@ impl Decoder {
             keys: Schemas::new(),
             values: Schemas::new(),
             last_delete: None,
+            carried: Vec::new(),
         }
+    }
+
+    /// Takes note of source tables whose changes the topic is known to carry.
+    #[must_use]
+    pub fn carrying(mut self, sources: Vec<String>) -> Decoder {
+        self.carried = sources;
+        self
     }
 
     /// Takes the shape of a sink table, in place of an earlier one of the same name.
@@ -92,10 +102,11 @@ impl Decoder {
                 DecodeError::Setup { table: feed.map(|feed| self.tables.feed(feed).sink.clone()), reason, hint }
             }
             Fault::Bad(stage, reason) => {
-                let feed = feed.or_else(|| self.table_of_topic());
+                let named = feed.or_else(|| self.table_of_topic());
+                let feed = feed.or_else(|| self.only_table());
                 DecodeError::Bad(BadRecord {
                     stage,
-                    table: feed.map(|feed| self.tables.feed(feed).source.short()),
+                    table: named.map(|feed| self.tables.feed(feed).source.short()),
                     key: feed.filter(|_| stage != Stage::KeyConverter).and_then(|feed| self.key_of_bad(record, feed)),
                     reason,
                 })

@@ -18,6 +18,11 @@ pub struct SourceTable {
 }
 
 impl SourceTable {
+    /// Returns where it is: `connector/database`.
+    pub(super) fn origin(&self) -> String {
+        format!("{}/{}", self.connector, self.database)
+    }
+
     /// Returns `schema.table`, the name that statements and requests use.
     pub fn short(&self) -> String {
         format!("{}.{}", self.schema, self.table)

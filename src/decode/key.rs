@@ -25,6 +25,8 @@ pub(super) struct ReadKey {
     pub(super) key: Key,
     /// The key columns' values, in key order.
     pub(super) values: Vec<Value>,
+    /// Whether they stood in the order of the sink's primary key, if they are several.
+    pub(super) in_order: Option<bool>,
 }
 
 /// The key columns of a table, in key order, with how their values are encoded.
@@ -59,6 +61,11 @@ impl KeyColumns {
             .collect()
     }
 
+    /// Returns the columns' names, in key order.
+    pub(super) fn names(&self) -> Vec<&str> {
+        self.columns().map(|column| &*column.name).collect()
+    }
+
     fn position(&self, name: &str) -> Option<usize> {
         self.columns().position(|column| column.name == name)
     }
@@ -66,6 +73,7 @@ impl KeyColumns {
     /// Reads a key: an object by column name, or for a table of one key column its bare value.
     pub(super) fn read(&self, wires: &[Wire], text: &str) -> Result<ReadKey, Fault> {
         let mut values = vec![Value::Absent; self.types.len()];
+        let (mut last, mut ascending) = (None, true);
         if text.trim_ascii_start().starts_with('{') {
             json::object::<KeyFault>(text, |name, raw| {
                 let Some(position) = self.position(&name) else {
@@ -80,6 +88,8 @@ impl KeyColumns {
                 if values[position] != Value::Absent {
                     return Err(KeyFault::from(Broken::Twice(name.into_owned())));
                 }
+                ascending &= last.is_none_or(|last| last < position);
+                last = Some(position);
                 values[position] = self.value(wires, position, raw)?;
                 Ok(())
             })?;
@@ -90,7 +100,8 @@ impl KeyColumns {
             }
             values[0] = self.value(wires, 0, raw)?;
         }
-        self.encode(values).map_err(Fault::from)
+        let in_order = (self.types.len() > 1).then_some(ascending);
+        self.encode(values).map(|read| ReadKey { in_order, ..read }).map_err(Fault::from)
     }
 
     fn value(&self, wires: &[Wire], position: usize, raw: &RawValue) -> Result<Value, KeyFault> {
@@ -107,7 +118,7 @@ impl KeyColumns {
         for ((column, key_type), value) in self.columns().zip(&self.types).zip(&values) {
             encode_value(column, *key_type, value, &mut bytes)?;
         }
-        Ok(ReadKey { key: Key::from_encoded(bytes), values })
+        Ok(ReadKey { key: Key::from_encoded(bytes), values, in_order: None })
     }
 }
 

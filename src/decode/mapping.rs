@@ -60,6 +60,13 @@ impl Default for TableMapping {
 }
 
 impl TableMapping {
+    /// Whether it depends on the connector or on the database from which a row comes.
+    pub(super) fn needs_connector(&self) -> bool {
+        let is_origin =
+            |piece: &Piece| matches!(piece, Piece::Value(_, Placeholder::Connector | Placeholder::Database));
+        self.schema.iter().chain(&self.name).any(is_origin)
+    }
+
     /// Parses a template: the sink's schema, a dot, the sink's table. Text stands for itself; `{connector}`,
     /// `{database}`, `{schema}` and `{table}` stand for the source table's.
     ///

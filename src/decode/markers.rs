@@ -133,9 +133,15 @@ impl Decoder {
         }
         payload.check_fields(kind, &self.topic)?;
         let table = payload.text("table").unwrap_or_default();
-        let connector = match origin.connector {
-            "" => connector_of_topic(&self.topic, &table),
-            connector => connector,
+        let stated = payload.text("connector").unwrap_or_default();
+        let connector = match (origin.connector, &*stated) {
+            ("", "") => connector_of_topic(&self.topic, &table),
+            ("", stated) => stated,
+            (connector, stated) if stated.is_empty() || stated == connector => connector,
+            _ => {
+                let reason = "field `connector`: the record comes from another connector";
+                return Err(Damage::new(Rule::OneStream, reason));
+            }
         };
         let feed = match self.tables.find_short(&table, connector, origin.database, &self.settings) {
             Ok(feed) => feed,
@@ -157,6 +163,7 @@ impl Decoder {
             Ok(key) => key,
             Err(not_native) => return Err(Damage::new(Rule::Order, not_native.reason.clone())),
         };
+        payload.check_key_columns(key, known.in_order)?;
         let wires = known.schema_key.as_ref().unwrap_or(&known.assumed_key);
         Ok(Ok(Event::Part(Box::new(payload.part(kind, key, wires)?))))
     }
@@ -169,7 +176,10 @@ impl Decoder {
         if !is_name(name) {
             return Ok(absence_damaged(record, None, Damage::whole(format!("header `dblog.table` {NO_NAME}"))));
         }
-        let connector = connector_of_topic(&self.topic, name);
+        let connector = match record.header("dblog.connector").and_then(header_text).unwrap_or_default() {
+            "" => connector_of_topic(&self.topic, name),
+            connector => connector,
+        };
         let table = match self.tables.find_short(name, connector, "", &self.settings) {
             Ok(table) => table,
             Err(Fault::Setup { reason, .. }) => {

@@ -1,10 +1,10 @@
 //! Row changes: envelopes, flattened rows and tombstones.
 //!
 //! An envelope says which table it is of. A flattened row says it in the fields or headers that `ExtractNewRecordState`
-//! was told to add, a tombstone hardly ever. What they leave open is found, the surest first: the physical table in a
-//! merged topic's key; the operator's word (`--source-table`); the delete right before a tombstone, by its key; the key
-//! schema's name; the topic's name, `connector.schema.table`. What cannot be told is a bad record: a tombstone put down
-//! to the wrong table would delete a row.
+//! was told to add, and a tombstone in such headers. What they leave open is found, the surest first: the physical table
+//! in a merged topic's key; the operator's word (`--source-table`); the delete right before a tombstone, by its key; the
+//! key schema's name, where it is another than the topic's; the topic's name, `connector.schema.table`, where the topic
+//! carries no other table. What cannot be told is a bad record: a tombstone put down to the wrong table would delete a row.
 
 use std::sync::Arc;
 
@@ -127,13 +127,16 @@ impl Decoder {
             return self.absence_tombstone(record, feed);
         }
         let split = self.keys.split(bytes).map_err(|broken| Fault::key(format!("the key {broken}")))?;
-        let table = self.table_of_tombstone(bytes, &split)?;
+        let mut added = Added::default();
+        take_headers(&mut added, record);
+        let table = match added.table {
+            Some(_) => self.table_of_row(record, &added)?,
+            None => self.table_of_tombstone(bytes, &split)?,
+        };
         *feed = Some(table);
         if self.is_signal(table, None, Some(split.payload)) {
             return Ok(Event::Other(OtherRecord::Signal));
         }
-        let mut added = Added::default();
-        take_headers(&mut added, record);
         let xid = match added.xid() {
             EventXid::Known(xid) => EventXid::Known(xid),
             _ => EventXid::Exempt,
@@ -184,7 +187,10 @@ impl Decoder {
         }
         let known = self.tables.feed(feed).known()?;
         let current = if split.has_schema { self.keys.current() } else { None };
-        let Some(entry) = current else { return known.key()?.read(&known.assumed_key, split.payload) };
+        let Some(entry) = current else {
+            let read = known.key()?.read(&known.assumed_key, split.payload)?;
+            return Ok(known.seen(read));
+        };
         let wires = match &mut entry.plan {
             Some((table, wires)) if *table == feed => wires,
             plan => {
@@ -193,7 +199,8 @@ impl Decoder {
                 &mut plan.insert((feed, wires)).1
             }
         };
-        known.key()?.read(wires, split.payload)
+        let read = known.key()?.read(wires, split.payload)?;
+        Ok(known.seen(read))
     }
 
     /// Reads the other key of a primary-key update, which stands in a header without a schema.
@@ -230,23 +237,30 @@ impl Decoder {
         }
         let schema_name =
             if split.has_schema { self.keys.current().and_then(|entry| entry.schema.name()) } else { None };
-        if let Some(topic) = schema_name.and_then(|name| name.strip_suffix(".Key"))
-            && let Some(table) = self.tables.of_topic(topic)
-        {
-            return Ok(table);
+        let named = schema_name.and_then(|name| name.strip_suffix(".Key"));
+        // A router that merges topics may name the schema after the merged one; names are adjusted in schemas.
+        if let Some(physical) = named.filter(|named| !is_adjusted(named, &self.topic)).map(str::to_owned) {
+            return self.table_of_schema(&physical);
         }
-        if let Some(table) = self.table_of_topic() {
+        if let Some(table) = self.only_table() {
             return Ok(table);
         }
         match topic_parts(&self.topic) {
-            Some(named) if self.tables.is_empty() => self.tables.find(named, &self.settings),
-            _ => Err(Fault::Bad(
-                Stage::TaskPut,
-                "the tombstone does not say its table, and neither does the topic's name; if the topic carries one table, \
-                 name it with --source-table"
-                    .to_owned(),
-            )),
+            Some(named) if self.tables.is_empty() && self.carries_only(named.schema, named.table) => {
+                self.tables.find(named, &self.settings)
+            }
+            _ => Err(unnamed_tombstone()),
         }
+    }
+
+    /// Finds the table whose own topic a key's schema is named after.
+    fn table_of_schema(&mut self, physical: &str) -> Result<usize, Fault> {
+        if let Some(table) = self.tables.of_topic(physical) {
+            return Ok(table);
+        }
+        let named = topic_parts(physical).ok_or_else(unnamed_tombstone)?;
+        let connector = if self.settings.mapping.needs_connector() { named.connector } else { "" };
+        self.tables.find_partial(Named { connector, ..named }, &self.settings)
     }
 
     fn table_of_row(&mut self, record: &Record, added: &Added<'_>) -> Result<usize, Fault> {
@@ -305,6 +319,20 @@ impl Decoder {
         self.tables.find_partial(named, &self.settings).map(Some)
     }
 
+    /// Returns the table that the topic is named after, where no other one is known to come by it.
+    pub(super) fn only_table(&mut self) -> Option<usize> {
+        let table = self.table_of_topic()?;
+        let source = Arc::clone(&self.tables.feed(table).source);
+        let alone = self.tables.are_all(&source) && self.carries_only(&source.schema, &source.table);
+        alone.then_some(table)
+    }
+
+    fn carries_only(&self, schema: &str, table: &str) -> bool {
+        let is_it =
+            |carried: &String| carried.strip_prefix(schema).and_then(|rest| rest.strip_prefix('.')) == Some(table);
+        self.carried.iter().all(is_it)
+    }
+
     /// Returns the table met before that the topic is named after.
     pub(super) fn table_of_topic(&self) -> Option<usize> {
         self.tables.of_topic(&self.topic)
@@ -317,6 +345,19 @@ fn is_equal(column: &sink_api::Column, key_type: sink_api::KeyType, left: &Value
     encode_value(column, key_type, left, &mut left_bytes).is_ok()
         && encode_value(column, key_type, right, &mut right_bytes).is_ok()
         && left_bytes == right_bytes
+}
+
+/// Whether a schema's name is a topic's, but for characters that schemas may not have.
+fn is_adjusted(name: &str, topic: &str) -> bool {
+    let plain = |byte: u8| if byte.is_ascii_alphanumeric() { byte } else { b'_' };
+    name.len() == topic.len() && name.bytes().zip(topic.bytes()).all(|(left, right)| plain(left) == plain(right))
+}
+
+fn unnamed_tombstone() -> Fault {
+    let reason = "the tombstone does not say its table; no delete right before it says it, and by the topic's name it \
+                  cannot be told, or other tables come by this topic too; of a topic with one table name it with \
+                  --source-table; of flattened rows have the connector say it (add.headers=source.schema,source.table)";
+    Fault::Bad(Stage::TaskPut, reason.to_owned())
 }
 
 fn take_headers<'a>(added: &mut Added<'a>, record: &'a Record) {

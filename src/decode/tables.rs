@@ -4,7 +4,13 @@ use std::{collections::HashMap, sync::Arc};
 
 use sink_api::{NotNative, TableName, TableShape};
 
-use super::{DecodeSettings, SourceTable, fault::Fault, key::KeyColumns, row::RowPlan, wire::Wire};
+use super::{
+    DecodeSettings, SourceTable,
+    fault::Fault,
+    key::{KeyColumns, ReadKey},
+    row::RowPlan,
+    wire::Wire,
+};
 
 /// One source table.
 #[derive(Debug)]
@@ -26,6 +32,8 @@ pub(super) struct Known {
     pub(super) assumed_key: Vec<Wire>,
     /// How the last key with a schema was written.
     pub(super) schema_key: Option<Vec<Wire>>,
+    /// Whether the columns of keys stand in the order of the sink's primary key, as the last key showed.
+    pub(super) in_order: Option<bool>,
     /// The plan of rows without schemas.
     pub(super) envelope: RowPlan,
     /// The same of flattened rows.
@@ -61,9 +69,16 @@ impl Known {
             key,
             shape: Arc::clone(shape),
             schema_key: None,
+            in_order: None,
             envelope: RowPlan::default(),
             flattened: RowPlan::default(),
         }
+    }
+
+    /// Takes note of what a key shows.
+    pub(super) fn seen(&mut self, read: ReadKey) -> ReadKey {
+        self.in_order = read.in_order.or(self.in_order);
+        read
     }
 
     /// Returns the key columns.
@@ -170,15 +185,33 @@ impl Tables {
         database: &str,
         settings: &DecodeSettings,
     ) -> Result<usize, Fault> {
+        if connector.is_empty() && settings.mapping.needs_connector() {
+            let reason = format!("the record does not name its connector, and where rows of {name} go depends on it");
+            return Err(unnamed(reason));
+        }
         let fits = |own: &str, named: &str| own.is_empty() || named.is_empty() || own == named;
-        let met = self.feeds.iter().position(|feed| {
-            feed.source.short() == name
-                && fits(&feed.source.connector, connector)
-                && fits(&feed.source.database, database)
+        let all_fit = |source: &SourceTable, connector: &str, database: &str| {
+            fits(&source.connector, connector) && fits(&source.database, database)
+        };
+        let mut met = self
+            .feeds
+            .iter()
+            .enumerate()
+            .filter(|(_, feed)| feed.source.short() == name && all_fit(&feed.source, connector, database));
+        let first = met.next();
+        let other = first.and_then(|(_, first)| {
+            // Records of one table may say more or less of where they come from.
+            met.find(|(_, feed)| !all_fit(&feed.source, &first.source.connector, &first.source.database))
         });
-        match met {
-            Some(index) => Ok(index),
-            None => {
+        match (first, other) {
+            (Some((index, _)), None) => Ok(index),
+            (Some((_, first)), Some((_, second))) => Err(unnamed(format!(
+                "tables called {name} of several connectors or databases come by this topic ({} and {}), and the record \
+                 does not say which it means",
+                first.source.origin(),
+                second.source.origin()
+            ))),
+            (None, _) => {
                 let (schema, table) = name.split_once('.').unwrap_or(("", name));
                 self.find(Named { connector, database, schema, table }, settings)
             }
@@ -195,6 +228,11 @@ impl Tables {
                 .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
         };
         self.feeds.iter().position(|feed| is_named(&feed.source))
+    }
+
+    /// Whether all tables met are tables of this name, of whatever connector.
+    pub(super) fn are_all(&self, source: &SourceTable) -> bool {
+        self.feeds.iter().all(|feed| feed.source.schema == source.schema && feed.source.table == source.table)
     }
 
     /// Whether no table was met yet.
@@ -214,4 +252,9 @@ impl Tables {
         self.feeds.push(Feed { source: Arc::new(source), sink, known, is_signal });
         Ok(index)
     }
+}
+
+fn unnamed(reason: String) -> Fault {
+    let hint = "write the connector's topic.prefix into the marker's field `connector` (header `dblog.connector`)";
+    Fault::Setup { reason, hint: hint.to_owned() }
 }

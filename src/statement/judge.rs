@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn the_day_has_a_cap_of_its_own() {
-        let budget = RemovalBudget { removed_last_day: 90, rows: 500, streams: Vec::new() };
+        let budget = RemovalBudget { removed_last_day: 90, rows: 500, streams: Vec::new(), fed: true };
         let judge = |orphans| {
             judge(&statement(), &difference(orphans, 0, 500), &budget, &Caps::default(), OrphanPolicy::Remove)
         };

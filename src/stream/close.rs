@@ -32,13 +32,15 @@ impl Refusal {
 }
 
 /// Returns the name under which a part's statement gets its verdict. The absence events of one read share its id, and
-/// each has a verdict of its own.
+/// each has a verdict of its own: by table and key.
 pub(super) fn statement_id(part: &Part) -> ReadId {
     let read_id = &part.claim.read.read_id;
     if part.claim.kind != StatementKind::Absence {
         return read_id.clone();
     }
     let mut hash = Sha256::new();
+    hash.update(part.claim.read.source_table.as_bytes());
+    hash.update([0]);
     part.asked.sorted().iter().for_each(|key| hash.update(key));
     ReadId(format!("{read_id}#{}", hex::encode(&hash.finalize()[..8])))
 }

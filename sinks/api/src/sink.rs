@@ -94,6 +94,9 @@ pub struct Claimed<L> {
     /// What its last owner committed; `None` for a lane that was never committed, or whose state is of another
     /// incarnation of the topic.
     pub state: Option<LaneState>,
+    /// The source tables whose changes have come by this topic, by the names under which they were noted
+    /// ([`Sink::claim_table`]), by workers of any name.
+    pub sources: Vec<String>,
     /// The incarnation that the sink knows under this topic's name, when it is another one than the lane's.
     pub other_incarnation: Option<crate::TopicId>,
 }
@@ -240,4 +243,7 @@ pub struct RemovalBudget {
     /// The streams that feed the table, by name, when any of them is another one than the statement's own: its source
     /// by the lane's topic and by workers of the lane's name.
     pub streams: Vec<String>,
+    /// Whether the statement's own stream is noted to feed the table: only then do the table's changes pass through the
+    /// lane.
+    pub fed: bool,
 }

@@ -178,8 +178,10 @@ impl Sink for PostgresSink {
     async fn claim(&self, lane: &LaneId) -> Result<Claimed<PostgresLane>, SinkError> {
         let mut session = self.shared.connector.open().await?;
         let row = frontier::claim(&mut session, lane, &self.shared.owner).await?;
+        let sources = stream::sources(&mut session, lane).await?;
         Ok(Claimed {
             state: row.state_of(lane.topic_id).cloned(),
+            sources,
             other_incarnation: row.other_incarnation(lane),
             lane: PostgresLane::new(Arc::clone(&self.shared), lane.clone(), row.epoch, session),
         })

@@ -146,6 +146,7 @@ pub(crate) async fn budget(
     Ok(RemovalBudget {
         removed_last_day: u64::try_from(removed).unwrap_or_default(),
         rows: u64::try_from(rows).unwrap_or_default(),
+        fed: row.try_get("fed").map_err(fail)?,
         streams: match row.try_get("alone").map_err(fail)? {
             true => Vec::new(),
             false => stream::all(session, &table.shape.name).await.map_err(fail)?,
@@ -173,6 +174,8 @@ SELECT
      WHERE table_schema = $1 AND table_name = $2 AND hour > now() - interval '25 hours') AS removed,
     NOT EXISTS (SELECT FROM sink_repair.stream
      WHERE table_schema = $1 AND table_name = $2 AND (source <> $4 OR topic_id <> $5 OR claimed_by <> $6)) AS alone,
+    EXISTS (SELECT FROM sink_repair.stream
+     WHERE table_schema = $1 AND table_name = $2 AND source = $4 AND topic_id = $5 AND claimed_by = $6) AS fed,
     coalesce(sum(size.pages), 0)::int8 AS pages,
     coalesce(sum(CASE WHEN c.relpages > 0 AND c.reltuples >= 0 THEN c.reltuples / c.relpages * size.pages END), 0)::int8
         AS estimate,

@@ -95,6 +95,15 @@ pub(crate) async fn hold(session: &mut Session) -> Result<(), SinkError> {
     held.map_err(|error| classify("hold the claims of tables", &error))
 }
 
+/// Returns the source tables whose changes have come by a lane's topic.
+pub(crate) async fn sources(session: &mut Session, lane: &LaneId) -> Result<Vec<String>, SinkError> {
+    let fail = |error: sqlx::Error| classify(&format!("read the streams of {}", lane.topic), &error);
+    let mut arguments = PgArguments::default();
+    let _ = arguments.add(frontier::uuid(&lane.topic_id));
+    let rows = session.own_all(SOURCES, arguments).await.map_err(fail)?;
+    rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>().map_err(fail)
+}
+
 /// Returns the streams that feed a table.
 pub(crate) async fn all(session: &mut Session, table: &TableName) -> Result<Vec<String>, sqlx::Error> {
     session.own_all(HOLDERS, table_arguments(table)).await?.iter().map(describe).collect()
@@ -139,6 +148,8 @@ ON CONFLICT (table_schema, table_name, source, topic_id, claimed_by) DO NOTHING"
 const KEPT: &str = "
 SELECT count(*) FROM sink_repair.stream
 WHERE table_schema = $1 AND table_name = $2 AND topic_id = $3 AND source = ANY($4) AND claimed_by = $5";
+
+const SOURCES: &str = "SELECT DISTINCT source FROM sink_repair.stream WHERE topic_id = $1 ORDER BY source";
 
 const HOLDERS: &str = "
 SELECT source, topic, uuid_send(topic_id) AS topic_id, claimed_by FROM sink_repair.stream

@@ -86,6 +86,22 @@ async fn a_table_that_two_sources_feed_keeps_its_orphans() {
 }
 
 /// A tombstone does not say which connector wrote it; after a restart it can be what the lane reads first.
+/// A table whose changes come by no lane has no window, and nothing that spares a key.
+#[tokio::test]
+async fn a_table_that_no_change_has_come_for_keeps_its_orphans() {
+    let sink = sink();
+    drift(&sink, 4);
+    let [low, close] = read("r-1", 0, "[1]");
+
+    run(&sink, vec![low, close], Parking::default()).await;
+
+    assert_eq!(ids(&sink), keys(&[4]));
+    let verdicts = verdicts(&sink);
+    let Verdict::Refused { rule, reason, .. } = &verdicts[0] else { panic!("{verdicts:?}") };
+    assert_eq!(*rule, sink_api::Rule::OneStream);
+    assert!(reason.starts_with("no change of inventory.orders has come by this topic yet"), "{reason}");
+}
+
 #[tokio::test]
 async fn a_record_that_does_not_name_its_connector_is_of_the_one_source() {
     let sink = sink();

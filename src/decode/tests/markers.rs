@@ -183,7 +183,7 @@ fn keys_come_in_three_forms() {
 fn keys_of_several_columns_are_arrays_or_objects() {
     let payload = |selected: &str| {
         format!(
-            r#"{{"table":"inv.comp","read_id":"r","range":{{"lower":{{"key":["k0",3],"inclusive":true}},"upper":{{"key":{{"b":7,"a":"é\"\\ x"}},"inclusive":true}}}},"selected":{selected},"changed":[],"key_order":"bytes"}}"#
+            r#"{{"table":"inv.comp","read_id":"r","range":{{"lower":{{"key":["k0",3],"inclusive":true}},"upper":{{"key":{{"b":7,"a":"é\"\\ x"}},"inclusive":true}}}},"selected":{selected},"changed":[],"key_order":"bytes","key_columns":["a","b"]}}"#
         )
     };
 

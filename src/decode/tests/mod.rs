@@ -5,6 +5,7 @@ mod bad_input;
 mod damaged;
 mod forms;
 mod markers;
+mod merged;
 mod random;
 mod scenario;
 mod settings;

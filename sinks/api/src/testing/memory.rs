@@ -149,6 +149,7 @@ impl Sink for MemorySink {
         Ok(Claimed {
             lane: MemoryLane::new(self.clone(), lane.clone(), epoch),
             state: store.state(lane).cloned(),
+            sources: store.sources(lane.topic_id),
             other_incarnation: other_incarnation(&store, lane),
         })
     }

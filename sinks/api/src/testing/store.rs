@@ -101,6 +101,15 @@ impl Store {
         Ok(())
     }
 
+    /// Returns the source tables that a topic's lanes have noted.
+    pub(super) fn sources(&self, topic_id: TopicId) -> Vec<String> {
+        let all = self.streams.values().flatten().filter(|(_, topic, _)| *topic == topic_id);
+        let mut sources: Vec<String> = all.map(|(source, ..)| source.clone()).collect();
+        sources.sort_unstable();
+        sources.dedup();
+        sources
+    }
+
     pub(super) fn table(&self, name: &TableName) -> Result<&Table, SinkError> {
         let missing = || SinkError::new(ErrorClass::Configuration, format!("read {name}: there is no such table"));
         self.tables.get(name).ok_or_else(missing)

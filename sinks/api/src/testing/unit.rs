@@ -102,10 +102,11 @@ impl Unit for MemoryUnit<'_> {
             let removed = removed.filter(|copy| copy.table == table.name && copy.at > since).count();
             let streams = store.streams.get(&table.name).map_or(&[][..], Vec::as_slice);
             let own = (source.to_owned(), unit.lane.id.topic_id, unit.lane.id.name.clone());
+            let fed = streams.contains(&own);
             let streams = if streams.iter().all(|stream| *stream == own) { &[] } else { streams };
             let told = |(source, topic, name): &Feed| format!("{source} of topic id {topic}, applied by {name}");
             let streams = streams.iter().map(told).collect();
-            Ok(RemovalBudget { removed_last_day: removed as u64, rows: rows as u64, streams })
+            Ok(RemovalBudget { removed_last_day: removed as u64, rows: rows as u64, streams, fed })
         })
     }
 

@@ -151,14 +151,20 @@ async fn budget(bench: &mut Bench) -> RemovalBudget {
 async fn the_budget_counts_removals_of_the_last_day_by_all_lanes_whatever_is_forgotten() {
     let mut db = Db::new(TABLE).await;
     let mut bench = Bench::new(&db, "t").await;
-    assert_eq!(budget(&mut bench).await, RemovalBudget { removed_last_day: 0, rows: 10, streams: Vec::new() });
+    assert_eq!(
+        budget(&mut bench).await,
+        RemovalBudget { removed_last_day: 0, rows: 10, streams: Vec::new(), fed: false }
+    );
 
     bench.remove(&[int(1), int(2)], "r1").await;
     let other = bench.sink.claim(&crate::fixture::lane_id("other")).await.unwrap().lane;
     let mut other = Bench { sink: bench.sink.clone(), table: bench.table.clone(), lane: other, state: None };
     other.remove(&[int(3)], "r2").await;
     assert_eq!(bench.sink.expire_removed(Duration::ZERO).await.unwrap(), 3);
-    assert_eq!(budget(&mut bench).await, RemovalBudget { removed_last_day: 3, rows: 7, streams: Vec::new() });
+    assert_eq!(
+        budget(&mut bench).await,
+        RemovalBudget { removed_last_day: 3, rows: 7, streams: Vec::new(), fed: false }
+    );
 
     let table = bench.table.clone();
     let mut unit = bench.lane.begin(bench.state.as_ref()).await.unwrap();
@@ -166,7 +172,7 @@ async fn the_budget_counts_removals_of_the_last_day_by_all_lanes_whatever_is_for
     unit.remove(&removal).await.unwrap();
     assert_eq!(
         unit.removal_budget(&table, "inventory.t").await.unwrap(),
-        RemovalBudget { removed_last_day: 4, rows: 6, streams: Vec::new() }
+        RemovalBudget { removed_last_day: 4, rows: 6, streams: Vec::new(), fed: false }
     );
     drop(unit);
 

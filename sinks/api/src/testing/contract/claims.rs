@@ -125,6 +125,9 @@ pub(super) async fn a_table_belongs_to_the_stream_that_claimed_it_first(fixture:
         assert!(holder.contains("shop.inventory.items"), "the holder is named: {holder}");
     }
     assert_eq!(claim(ITEMS, "shop.inventory.items", &lane(0)).await, None);
+    let sources = sink.claim(&lane(1)).await.expect("the sink is there").sources;
+    assert_eq!(sources, ["shop.archive.items", "shop.inventory.items", "shop.inventory.lines"]);
+    assert_eq!(sink.claim(&again).await.expect("the sink is there").sources, ["shop.inventory.items"]);
 }
 
 pub(super) async fn the_budget_names_all_streams_of_a_table_that_another_one_feeds(fixture: &impl Fixture) {
@@ -133,8 +136,13 @@ pub(super) async fn the_budget_names_all_streams_of_a_table_that_another_one_fee
     let mut claimed = sink.claim(&lane(0)).await.expect("the sink is there");
 
     let source = "inventory.items";
+    let mut unit = claimed.lane.begin(None).await.expect("the lane is this owner's");
+    let nobodys = unit.removal_budget(&shape, source).await.expect("the budget can be read");
+    assert_eq!((nobodys.streams, nobodys.fed), (Vec::<String>::new(), false), "nobody feeds the table yet");
+    drop(unit);
     sink.claim_table(&table(ITEMS), source, &lane(0)).await.expect("the sink is there");
     let mut unit = claimed.lane.begin(None).await.expect("the lane is this owner's");
+    assert!(unit.removal_budget(&shape, source).await.expect("the budget can be read").fed);
     let one = unit.removal_budget(&shape, source).await.expect("the budget can be read").streams;
     let of_another = unit.removal_budget(&shape, "inventory.things").await.expect("the budget can be read").streams;
     drop(unit);

@@ -1,0 +1,204 @@
+//! Topics by which several tables come, and keys of several columns: what must not be put down to the wrong row.
+
+use std::sync::Arc;
+
+use sink_api::{Rule, TableShape};
+
+use super::{decode, decode_one, decoder, markers::envelope, record, shape};
+use crate::decode::{DecodeError, DecodeSettings, Decoder, Event, TableMapping};
+
+const TOPIC: &str = "shop.inv.orders";
+
+fn shapes() -> Vec<Arc<TableShape>> {
+    ["inv.orders", "inv.lines"].map(|name| shape(name, &[("id", "bigint"), ("v", "text")], &["id"])).into()
+}
+
+fn change(table: &str, op: &str, id: i64) -> String {
+    let after = if op == "d" { "null".to_owned() } else { format!(r#"{{"id":{id},"v":"x"}}"#) };
+    format!(
+        r#"{{"before":null,"after":{after},"op":"{op}","source":{{"name":"shop","db":"app","schema":"inv","table":"{table}","txId":7}}}}"#
+    )
+}
+
+fn table_of(event: &Event) -> &str {
+    match event {
+        Event::Row(row) => &row.table.name.name,
+        event => panic!("{event:?}"),
+    }
+}
+
+fn carrying(sources: &[&str]) -> Decoder {
+    let sources = sources.iter().map(|source| (*source).to_owned()).collect();
+    decoder(DecodeSettings::default(), TOPIC, &shapes()).carrying(sources)
+}
+
+fn tombstone(decoder: &mut Decoder, key: &str, headers: &[(&str, &str)]) -> Result<String, String> {
+    match decoder.decode(&record(Some(key), None, headers)) {
+        Ok(event) => Ok(table_of(&event).to_owned()),
+        Err(DecodeError::Bad(bad)) => Err(bad.reason),
+        Err(error) => panic!("{error:?}"),
+    }
+}
+
+#[test]
+fn a_tombstone_is_of_the_table_whose_delete_it_follows() {
+    let mut decoder = carrying(&["inv.orders", "inv.lines"]);
+    decode(&mut decoder, &record(Some(r#"{"id":2}"#), Some(&change("lines", "d", 2)), &[]));
+
+    assert_eq!(tombstone(&mut decoder, r#"{"id":2}"#, &[]), Ok("lines".to_owned()));
+}
+
+/// As after a restart between a delete and its tombstone, where the delete is not read again.
+#[test]
+fn a_tombstone_without_its_delete_is_of_the_topics_table_only_where_no_other_comes_by_the_topic() {
+    let alone = tombstone(&mut carrying(&["inv.orders"]), r#"{"id":2}"#, &[]);
+    let beside = tombstone(&mut carrying(&["inv.lines", "inv.orders"]), r#"{"id":2}"#, &[]);
+    let mut met = carrying(&[]);
+    for table in ["orders", "lines"] {
+        decode(&mut met, &record(Some(r#"{"id":1}"#), Some(&change(table, "c", 1)), &[]));
+    }
+    let met = tombstone(&mut met, r#"{"id":2}"#, &[]);
+
+    assert_eq!(alone, Ok("orders".to_owned()));
+    for refused in [beside, met] {
+        assert!(refused.as_ref().is_err_and(|reason| reason.contains("does not say its table")), "{refused:?}");
+    }
+}
+
+#[test]
+fn a_tombstone_of_flattened_rows_says_its_table_in_its_headers() {
+    let headers = [("__source_schema", "inv"), ("__source_table", "lines")];
+
+    assert_eq!(tombstone(&mut carrying(&[]), r#"{"id":2}"#, &headers), Ok("lines".to_owned()));
+}
+
+#[test]
+fn a_tombstone_is_of_the_table_that_its_keys_schema_is_named_after() {
+    let key = |name: &str| {
+        format!(
+            r#"{{"schema":{{"type":"struct","fields":[{{"type":"int64","optional":false,"field":"id"}}],"optional":false,"name":"{name}.Key"}},"payload":{{"id":2}}}}"#
+        )
+    };
+    let both = ["inv.orders", "inv.lines"];
+
+    assert_eq!(tombstone(&mut carrying(&both), &key("shop.inv.lines"), &[]), Ok("lines".to_owned()));
+    // A router names it after the merged topic; that says nothing.
+    assert!(tombstone(&mut carrying(&both), &key(TOPIC), &[]).is_err());
+    assert!(tombstone(&mut carrying(&both), &key("shop_inv_orders"), &[]).is_err());
+    assert_eq!(tombstone(&mut carrying(&both[..1]), &key("shop_inv_orders"), &[]), Ok("orders".to_owned()));
+}
+
+/// Its key would count as that of another table's change.
+#[test]
+fn a_bad_record_that_does_not_say_its_table_counts_for_the_topics_table_only_where_it_is_alone() {
+    let counted = |decoder: &mut Decoder, value: &str| {
+        decode(decoder, &record(Some(r#"{"id":1}"#), Some(&change("orders", "c", 1)), &[]));
+        match decoder.decode(&record(Some(r#"{"id":2}"#), Some(value), &[])) {
+            Err(DecodeError::Bad(bad)) => bad.key.map(|(table, _)| table.name.name.clone()),
+            other => panic!("{other:?}"),
+        }
+    };
+
+    for value in [r#"{"before":null,"aft"#, r#"{"op":"c","source":{}}"#] {
+        assert_eq!(counted(&mut carrying(&["inv.orders"]), value), Some("orders".to_owned()), "{value}");
+        assert_eq!(counted(&mut carrying(&["inv.orders", "inv.lines"]), value), None, "{value}");
+    }
+}
+
+fn refusal(event: &Event) -> (Rule, &str) {
+    match event {
+        Event::Damaged(damaged) => (damaged.rule, &damaged.reason),
+        event => panic!("{event:?}"),
+    }
+}
+
+/// A chunk marker as the outbox router brings it: it does not name its connector.
+fn outbox(topic: &str, more: &str) -> crate::record::Record {
+    let payload = format!(
+        r#"{{"v":1,"kind":"chunk","read_id":"r","table":"inv.pairs","topic":"{topic}","part":1,"parts":1,"range":{{"lower":{{"open":true}},"upper":{{"open":true}}}},"selected":[[1,11],[2,12]],"key_types":["bigint","bigint"],"snapshot":"1:1:","settled":true{more}}}"#
+    );
+    record(Some("\"k\""), Some(&payload), &[("sink-repair.kind", "chunk")])
+}
+
+fn pairs(key: &[&str]) -> Arc<TableShape> {
+    shape("inv.pairs", &[("a", "bigint"), ("b", "bigint")], key)
+}
+
+fn pair(connector: &str, a: i64) -> crate::record::Record {
+    let value = format!(
+        r#"{{"before":null,"after":{{"a":{a},"b":1{a}}},"op":"c","source":{{"name":"{connector}","db":"app","schema":"inv","table":"pairs","txId":7}}}}"#
+    );
+    record(Some(&format!(r#"{{"a":{a},"b":1{a}}}"#)), Some(&value), &[])
+}
+
+#[test]
+fn key_columns_in_another_order_than_the_sinks_refuse_a_statement() {
+    let topic = "shop.inv.pairs";
+    let taken = |key: &[&str], seen: bool, more: &str| {
+        let mut decoder = decoder(DecodeSettings::default(), topic, &[pairs(key)]);
+        if seen {
+            decode(&mut decoder, &pair("shop", 1));
+        }
+        decode(&mut decoder, &outbox(topic, more))
+    };
+
+    assert!(matches!(taken(&["a", "b"], true, ""), Event::Part(_)));
+    assert!(matches!(taken(&["a", "b"], false, r#","key_columns":["a","b"]"#), Event::Part(_)));
+    for (event, reason) in [
+        (taken(&["b", "a"], true, ""), "the sink's primary key (b, a): make it at the sink in the source's order"),
+        (taken(&["b", "a"], false, r#","key_columns":["a","b"]"#), "the source's key is (a, b)"),
+        (taken(&["a", "b"], false, ""), "field `key_columns` is missing"),
+        (taken(&["a", "b"], true, r#","key_columns":["a","c"]"#), "the source's key is (a, c)"),
+        (taken(&["a", "b"], true, r#","key_columns":["a"]"#), "the source's key is (a)"),
+        (taken(&["a", "b"], true, r#","key_columns":[1]"#), "field `key_columns` is not a list of text"),
+    ] {
+        let (rule, said) = refusal(&event);
+        assert!(matches!(rule, Rule::Order | Rule::Whole) && said.contains(reason), "{rule}: {said}");
+    }
+}
+
+#[test]
+fn a_marker_that_fits_the_tables_of_two_connectors_is_refused() {
+    let topic = "merged";
+    let columns = r#","key_columns":["a","b"]"#;
+    let mut decoder = decoder(DecodeSettings::default(), topic, &[pairs(&["a", "b"])]);
+    for connector in ["left", "right"] {
+        decode(&mut decoder, &pair(connector, 1));
+    }
+
+    let event = decode(&mut decoder, &outbox(topic, columns));
+    let (rule, reason) = refusal(&event);
+    assert_eq!(rule, Rule::OneStream);
+    assert!(reason.contains("left/app and right/app"), "{reason}");
+    let named = decode(&mut decoder, &outbox(topic, &format!(r#"{columns},"connector":"right""#)));
+    assert!(matches!(named, Event::Part(_)), "{named:?}");
+}
+
+#[test]
+fn where_the_connector_decides_the_sink_table_a_marker_has_to_name_it() {
+    let mapping = TableMapping::parse("{schema}.{connector}_{table}").unwrap();
+    let settings = || DecodeSettings { mapping: mapping.clone(), ..DecodeSettings::default() };
+    let columns = r#","key_columns":["a","b"]"#;
+    let shapes = [shape("inv.shop_pairs", &[("a", "bigint"), ("b", "bigint")], &["a", "b"])];
+    let one = |topic: &str, more: &str| {
+        let mut decoder = decoder(settings(), topic, &shapes);
+        decode(&mut decoder, &pair("shop", 1));
+        decode(&mut decoder, &outbox(topic, &format!("{columns}{more}")))
+    };
+
+    assert_eq!(refusal(&one("merged", "")).0, Rule::OneStream);
+    assert!(matches!(one("merged", r#","connector":"shop""#), Event::Part(_)));
+    assert!(matches!(one("shop.inv.pairs", ""), Event::Part(_)), "the topic's name says it");
+}
+
+#[test]
+fn a_marker_of_another_connector_than_it_says_is_refused() {
+    let payload = format!(
+        r#"{{"v":1,"kind":"low","read_id":"r","table":"inv.orders","topic":"{TOPIC}","connector":"elsewhere"}}"#
+    );
+    let record = record(Some(r#"{"prefix":"sink-repair.0"}"#), Some(&envelope(&payload)), &[]);
+
+    let event = decode_one(TOPIC, &shapes(), &record).unwrap();
+
+    assert_eq!(refusal(&event), (Rule::OneStream, "field `connector`: the record comes from another connector"));
+}
