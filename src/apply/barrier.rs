@@ -92,7 +92,8 @@ async fn verdict<U: Unit>(
     }
     if !budget.fed {
         let reason = format!(
-            "no change of {} has come by this topic yet, so nothing shows that what happens to {} passes through this lane",
+            "no change of {} has come by this topic yet, so nothing shows that what happens to {} passes through this lane \
+             (one change of any row is enough)",
             statement.source_table, statement.table.name
         );
         return Ok(Verdict::Refused { rule: Rule::OneStream, reason, again: false });

@@ -407,6 +407,7 @@ async fn partitions_added_under_a_running_worker_end_its_statements() -> Result<
         [low(&topic, read_id), close].map(|value| New { partition: Some(0), ..routed(&value) })
     };
     let mut worker = bare.apply().start()?;
+    bare.write(vec![bare.row(79, "gone"), bare.gone(79)]).await?;
     bare.write(read("before", json!([78])).into()).await?;
     assert_eq!(verdict(&mut sink, "before").await?.named(), "applied");
 

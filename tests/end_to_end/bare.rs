@@ -74,7 +74,13 @@ impl Bare {
         New::text(&json!({ "id": id }).to_string(), &value.to_string())
     }
 
-    /// Such a row as its key and value, for records that are changed before they are written.
+    /// The delete of a row, as a record.
+    pub fn gone(&self, id: i64) -> New {
+        let value = self.envelope("d", json!({ "id": id }));
+        New::text(&json!({ "id": id }).to_string(), &value.to_string())
+    }
+
+    /// A chunk info record.
     pub fn chunk_info(&self, value: &Value) -> New {
         New {
             key: Some(b"{\"record\":\"chunk-info\"}".to_vec()),

@@ -104,7 +104,7 @@ async fn a_request_s_filter_finds_its_keys() -> Result<()> {
             ["2024-02-29", "2024-02-29T12:00:00.000001", "2024-02-29T10:00:00Z", "\\x00ff", "0.01"],
             ["infinity", "infinity", "infinity", "\\x27", "99999999.99"],
         ],
-        "changed": [],
+        "changed": [], "key_columns": ["d", "t", "z", "b", "n"],
     });
     bare.write(vec![bare.chunk_info(&statement)]).await?;
 

@@ -160,6 +160,7 @@ async fn an_empty_source_table_is_held_until_confirmed() -> Result<()> {
     let mut worker = bare.apply().start()?;
     sink.run("INSERT INTO orders VALUES (1, 'orphan'), (2, 'orphan')").await?;
 
+    bare.write(vec![bare.row(3, "gone"), bare.gone(3)]).await?;
     bare.write(vec![bare.chunk_info(&everything("empty", json!([])))]).await?;
 
     let reason = "the source table is empty and the sink holds 2 rows";
@@ -261,7 +262,8 @@ async fn two_spellings_of_the_same_keys_are_held() -> Result<()> {
     let mut sink = bare.sink().await?;
     sink.run("INSERT INTO orders SELECT g, 'v' FROM generate_series(1001, 1030) g").await?;
     let selected: Vec<i64> = (1..=30).collect();
-    bare.write(vec![bare.chunk_info(&everything("spelled", json!(selected)))]).await?;
+    bare.write(vec![bare.row(31, "gone"), bare.gone(31), bare.chunk_info(&everything("spelled", json!(selected)))])
+        .await?;
 
     bare.apply().with(&["--max-removals-percent", "100"]).catches_up().await?;
 
