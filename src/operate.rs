@@ -32,6 +32,11 @@ pub async fn undo(settings: UndoSettings) -> anyhow::Result<Outcome> {
         {
             return Err(no_read(read_id));
         }
+        if let UndoSelector::Table { table, .. } = &settings.selector
+            && !sink.knows_table(table).await?
+        {
+            return Err(no_table(table));
+        }
         say("nothing to bring back: no copy of a removed row fits\n")?;
         return Ok(Outcome::Done);
     }
@@ -209,6 +214,11 @@ fn no_worker(name: &str) -> Usage {
 fn no_read(read_id: &ReadId) -> anyhow::Error {
     let hint = "give the read's id from the log, from `sink-repair status` or from sink_repair.statement";
     Usage::new(format!("the sink knows no read {read_id}")).hint(hint).into()
+}
+
+fn no_table(table: &TableName) -> anyhow::Error {
+    let hint = "give the sink's own name of the table, SCHEMA.TABLE, as in sink_repair.removed";
+    Usage::new(format!("the sink has no table {table}, and no copy of a row of it")).hint(hint).into()
 }
 
 fn client(kafka: &KafkaSettings) -> ClientSettings {

@@ -97,7 +97,8 @@ async fn work(
         stop: stop.clone(),
     });
     info!(name = worker.settings.name, group = worker.settings.group, sink = %worker.settings.sink.address, "started");
-    let housekeeping = tokio::spawn(expire(sink, worker.settings.statements.keep_removed));
+    let housekeeping =
+        tokio::spawn(expire(sink, worker.settings.name.clone(), worker.settings.statements.keep_removed));
     let outcome = Arc::clone(&worker).run(consumer, received, heartbeat).await;
     housekeeping.abort();
     outcome
@@ -173,10 +174,10 @@ fn decode(settings: &ApplySettings) -> DecodeSettings {
     }
 }
 
-/// Forgets copies of removed rows that are past their keep, from time to time.
-async fn expire(sink: PostgresSink, keep: Duration) {
+/// Forgets copies of rows that workers of this name removed, once they are past their keep, from time to time.
+async fn expire(sink: PostgresSink, name: String, keep: Duration) {
     loop {
-        match sink.expire_removed(keep).await {
+        match sink.expire_removed(&name, keep).await {
             Ok(0) => {}
             Ok(rows) => info!(rows, "copies of removed rows forgotten"),
             Err(error) => warn!(error = %error, "copies of removed rows could not be looked through"),

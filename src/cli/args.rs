@@ -162,8 +162,8 @@ pub(crate) struct StatementArgs {
     /// Hold a statement that takes a table's removals of 24 hours above this [default: 1 % of its rows, at least 100].
     #[arg(long, value_name = "N")]
     pub(crate) max_removals_day: Option<u64>,
-    /// How long copies of removed rows are kept for `undo`.
-    #[arg(long, value_name = "AGE", default_value = defaults::KEEP_REMOVED, value_parser = units::span)]
+    /// How long copies of the rows that workers of this name removed are kept for `undo`, at least 1h.
+    #[arg(long, value_name = "AGE", default_value = defaults::KEEP_REMOVED, value_parser = units::keep)]
     pub(crate) keep_removed: Duration,
     /// Remove orphans also where that sets off a foreign key's cascade or a delete trigger.
     #[arg(long)]

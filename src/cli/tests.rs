@@ -173,6 +173,13 @@ fn single_values_are_refused_at_the_place_where_they_stand() {
     let bad_unit = |place: &str| (format!("{place}: `5` has no unit"), unit.to_owned());
 
     assert_eq!(refusal("apply --batch-delay 5", &[], None), bad_unit("--batch-delay"));
+    assert_eq!(
+        refusal("apply --keep-removed 0s", &[], None),
+        (
+            "--keep-removed: `0s` is too short: what is forgotten cannot be brought back".to_owned(),
+            "write 1h or more, such as 30d".to_owned()
+        )
+    );
     assert_eq!(refusal("apply", &[("SINK_REPAIR_BATCH_DELAY", "5")], None), bad_unit("SINK_REPAIR_BATCH_DELAY"));
     assert_eq!(refusal("apply", &[], Some("batch-delay = 5")), bad_unit("`batch-delay` in FILE"));
 }

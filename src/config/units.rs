@@ -27,6 +27,18 @@ pub(crate) fn span(text: &str) -> Result<Duration, Usage> {
     scaled(text, &SPANS_MS, "a time", "500ms").map(Duration::from_millis)
 }
 
+/// Below this nobody has time to look at what was removed.
+const SHORTEST_KEEP: Duration = Duration::from_secs(3_600);
+
+/// Reads how long to keep what cannot be made again.
+pub(crate) fn keep(text: &str) -> Result<Duration, Usage> {
+    match span(text)? {
+        keep if keep >= SHORTEST_KEEP => Ok(keep),
+        _ => Err(Usage::new(format!("`{text}` is too short: what is forgotten cannot be brought back"))
+            .hint("write 1h or more, such as 30d")),
+    }
+}
+
 /// Reads a moment: an age before `now` (`2h`) or a date and time (`2026-01-31T08:00:00Z`).
 pub(crate) fn moment(text: &str, now: UnixMillis) -> Result<UnixMillis, Usage> {
     span(text).map(|age| now.before(age)).or_else(|_| text.parse()).map_err(|_| {
@@ -113,6 +125,16 @@ mod tests {
             bytes("18446744073709551615GiB").map_err(why),
             Err("`18446744073709551615GiB` is too large".to_owned())
         );
+    }
+
+    #[test]
+    fn copies_are_kept_for_an_hour_at_least() {
+        assert_eq!(keep("1h"), Ok(Duration::from_secs(3_600)));
+        for text in ["0s", "59m", "3599999ms"] {
+            let usage = keep(text).unwrap_err();
+            assert_eq!(usage.message, format!("`{text}` is too short: what is forgotten cannot be brought back"));
+            assert_eq!(usage.hint.as_deref(), Some("write 1h or more, such as 30d"));
+        }
     }
 
     #[test]

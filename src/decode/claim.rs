@@ -236,6 +236,7 @@ impl<'a> Payload<'a> {
     /// Reads a part of a statement. The fields were checked; `wires` is how the stream carries the key columns.
     pub(super) fn part(&self, kind: PayloadKind, key: &KeyColumns, wires: &[Wire]) -> Result<Part, Damage> {
         let key_types = self.key_types(key, wires)?;
+        let key = &key.of_sources(key_types.as_deref());
         let byte_order = self.byte_order()?;
         let is_range = kind != PayloadKind::Keys;
         if is_range && !byte_order {
@@ -388,7 +389,8 @@ impl<'a> Payload<'a> {
                 Some(_) => Err(Damage::from(Broken::Twice(name.into_owned()))),
                 None => Ok(()),
             }
-        })?;
+        })
+        .map_err(|damage| damage.within("confirmed"))?;
         ceiling.map(Some).ok_or_else(|| Damage::whole("field `confirmed.max_removals` is missing"))
     }
 

@@ -8,9 +8,10 @@
 //! | header `dblog.record: chunk-info` | a chunk info record |
 //! | no value, header `dblog.op: absent` | an absence event |
 //! | no value | a tombstone |
-//! | topic `__debezium-heartbeat...`, or a value of a time alone under the key `serverName` | a heartbeat |
+//! | topic `__debezium-heartbeat...` | a heartbeat |
 //! | a `source` object and `op` | an envelope; by `op`: `c u r` a row, `d` a delete, `t` a truncate, `m` a message (ours by its prefix), `absent` an absence event |
-//! | `status`, `event_count`; `ddl`; `aggregate_type` | transaction metadata, a schema change, a notification |
+//! | a field or header that `ExtractNewRecordState` adds (`__op`, `__table`, ...) | a flattened row |
+//! | exactly the fields of one of Debezium's own records (`own.rs`) | a heartbeat, transaction metadata, a schema change, a notification |
 //! | anything else that is an object | a flattened row |
 //!
 //! A value that is JSON `null`, or a payload that is, is a tombstone too, though none that Kafka compacts: with
@@ -24,6 +25,7 @@ use super::{
     BadRecord, DecodeError, DecodeSettings, Event, OtherRecord, Stage,
     envelope::Top,
     fault::Fault,
+    own,
     row::{RowPlan, Shape},
     schema::Schemas,
     tables::{Named, Tables},
@@ -33,6 +35,11 @@ use crate::record::Record;
 
 /// The prefix of Debezium's heartbeat topics, by default.
 const HEARTBEAT_TOPIC: &str = "__debezium-heartbeat";
+
+/// Of a record that may be either of two things.
+const NO_SOURCE: &str = "it has `op`, `before` and `after` and no `source`: either the envelope has lost its source, or it \
+                         is a flattened row of a table with such columns; have the connector mark its rows then \
+                         (add.headers=op)";
 
 /// Decodes the records of one topic partition, in order.
 #[derive(Debug)]
@@ -127,7 +134,8 @@ impl Decoder {
             }
         }
         let Some(value) = record.value.as_deref() else { return self.tombstone(record, feed) };
-        if self.topic.starts_with(HEARTBEAT_TOPIC) {
+        let is_row = record.headers.iter().any(|(header, _)| own::marks_row(header));
+        if self.topic.starts_with(HEARTBEAT_TOPIC) && !is_row {
             return Ok(Event::Other(OtherRecord::Heartbeat));
         }
         if value.is_empty() {
@@ -138,19 +146,29 @@ impl Decoder {
             return self.tombstone(record, feed);
         }
         let top = Top::parse(split.payload)?;
-        if top.is_envelope() {
+        let is_row = is_row || top.added.any;
+        // A column called `source` may be an object, after a transform that unpacks JSON.
+        if top.is_envelope() && (!is_row || top.names_table()) {
             return self.envelope(record, &top, split.has_schema, feed);
         }
-        if top.op.is_some() && top.before.is_some() && top.after.is_some() {
-            return Err(Fault::value("the envelope has no source"));
-        }
-        if top.is_only_time() && record.key.as_deref().is_some_and(is_heartbeat_key) {
-            return Ok(Event::Other(OtherRecord::Heartbeat));
-        }
-        if let Some(other) = top.other() {
-            return Ok(Event::Other(other));
+        if !is_row {
+            if top.lacks_source() {
+                return Err(Fault::value(NO_SOURCE));
+            }
+            if let Some(other) = self.own_record(record, &top, split.has_schema) {
+                return Ok(Event::Other(other));
+            }
         }
         self.flattened(record, top, &split, feed)
+    }
+
+    /// Returns which of Debezium's own records it is.
+    fn own_record(&mut self, record: &Record, top: &Top<'_>, has_schema: bool) -> Option<OtherRecord> {
+        let current = if has_schema { self.values.current() } else { None };
+        let other = own::known(&top.names, current.map(|entry| entry.schema.name()))?;
+        // A time alone is little to go by.
+        let is_sure = other != OtherRecord::Heartbeat || record.key.as_deref().is_some_and(is_heartbeat_key);
+        is_sure.then_some(other)
     }
 
     fn envelope(

@@ -6,8 +6,9 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use serde_json::value::RawValue;
 
 use super::{
-    event::{EventXid, OtherRecord},
+    event::EventXid,
     json::{self, Broken, Name, TextOrNone},
+    own::FieldNames,
 };
 
 /// The fields of a value that tell what it is.
@@ -23,28 +24,11 @@ pub(super) struct Top<'a> {
     pub(super) read_id: Option<Cow<'a, str>>,
     /// What `ExtractNewRecordState` adds to a row.
     pub(super) added: Added<'a>,
-    fields: usize,
-    /// One bit for each of [`MARKS`] that is there.
-    marks: u16,
+    /// Whether a `source` is there that is neither an object nor null: a column of that name.
+    has_source_column: bool,
+    pub(super) names: FieldNames,
     twice: Option<&'static str>,
 }
-
-/// Field names by which other records are known.
-const MARKS: [&str; 13] = [
-    "ts_ms",
-    "status",
-    "event_count",
-    "data_collections",
-    "ddl",
-    "databaseName",
-    "tableChanges",
-    "aggregate_type",
-    "additional_data",
-    "type",
-    "id",
-    "data",
-    "timestamp",
-];
 
 impl<'a> Top<'a> {
     /// Reads a value's first level.
@@ -65,27 +49,14 @@ impl<'a> Top<'a> {
         self.source.is_some() && (self.op.is_some() || self.before.is_some() || self.after.is_some() || self.has_op)
     }
 
-    /// Returns what other record of Debezium it is.
-    pub(super) fn other(&self) -> Option<OtherRecord> {
-        let has = |names: &[&str]| {
-            names
-                .iter()
-                .all(|name| MARKS.iter().position(|mark| mark == name).is_some_and(|bit| self.marks >> bit & 1 == 1))
-        };
-        if has(&["status", "id", "event_count", "data_collections"]) {
-            Some(OtherRecord::Transaction)
-        } else if has(&["ddl", "databaseName"]) || has(&["tableChanges", "databaseName"]) {
-            Some(OtherRecord::SchemaChange)
-        } else if has(&["aggregate_type", "additional_data", "type", "id"]) {
-            Some(OtherRecord::Notification)
-        } else {
-            None
-        }
+    /// Whether it may be an envelope that has lost its `source`: a flattened row with columns of these names looks alike.
+    pub(super) fn lacks_source(&self) -> bool {
+        self.op.is_some() && self.before.is_some() && self.after.is_some() && !self.has_source_column
     }
 
-    /// Whether the time is all that it holds, as in a heartbeat.
-    pub(super) fn is_only_time(&self) -> bool {
-        self.fields == 1 && self.marks == 1
+    /// Whether its source says which table it is of, as Debezium's always does.
+    pub(super) fn names_table(&self) -> bool {
+        self.source.as_ref().is_some_and(|source| source.table.is_some())
     }
 }
 
@@ -101,7 +72,7 @@ impl<'de> Visitor<'de> for TopFields<'_, 'de> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let top = self.0;
         while let Some(name) = map.next_key_seed(Name)? {
-            top.fields += 1;
+            top.names.add(&name);
             match &*name {
                 "before" => set(&mut top.before, map.next_value()?, "before", &mut top.twice),
                 "after" => set(&mut top.after, map.next_value()?, "after", &mut top.twice),
@@ -113,19 +84,14 @@ impl<'de> Visitor<'de> for TopFields<'_, 'de> {
                     top.has_op = true;
                     top.op = map.next_value_seed(TextOrNone)?;
                 }
-                "source" => {
-                    if let Some(source) = map.next_value_seed(SourceOrNone)? {
-                        set(&mut top.source, source, "source", &mut top.twice);
-                    }
-                }
+                "source" => match map.next_value_seed(SourceField)? {
+                    Origin::Source(source) => set(&mut top.source, source, "source", &mut top.twice),
+                    Origin::Column => top.has_source_column = true,
+                    Origin::Null => {}
+                },
                 "read_id" => top.read_id = map.next_value_seed(TextOrNone)?,
                 name if name.starts_with("__") => top.added.take(name, map.next_value()?),
-                name => {
-                    map.next_value::<IgnoredAny>()?;
-                    if let Some(bit) = MARKS.iter().position(|mark| *mark == name) {
-                        top.marks |= 1 << bit;
-                    }
-                }
+                _ => drop(map.next_value::<IgnoredAny>()?),
             }
         }
         Ok(())
@@ -160,19 +126,29 @@ impl Source<'_> {
     }
 }
 
-/// Reads `source` when it is an object; a column of this name is none.
-struct SourceOrNone;
+/// What a field called `source` is.
+enum Origin<'a> {
+    /// An envelope's.
+    Source(Source<'a>),
+    /// A flattened row's column.
+    Column,
+    /// Either's.
+    Null,
+}
 
-impl<'de> DeserializeSeed<'de> for SourceOrNone {
-    type Value = Option<Source<'de>>;
+/// Reads `source` when it is an object; a column of this name is none.
+struct SourceField;
+
+impl<'de> DeserializeSeed<'de> for SourceField {
+    type Value = Origin<'de>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for SourceOrNone {
-    type Value = Option<Source<'de>>;
+impl<'de> Visitor<'de> for SourceField {
+    type Value = Origin<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a value")
@@ -192,36 +168,36 @@ impl<'de> Visitor<'de> for SourceOrNone {
                 _ => drop(map.next_value::<IgnoredAny>()?),
             }
         }
-        Ok(Some(source))
+        Ok(Origin::Source(source))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
         while seq.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(None)
+        Ok(Origin::Column)
     }
 
     fn visit_str<E>(self, _: &str) -> Result<Self::Value, E> {
-        Ok(None)
+        Ok(Origin::Column)
     }
 
     fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(None)
+        Ok(Origin::Null)
     }
 
     fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
-        Ok(None)
+        Ok(Origin::Column)
     }
 
     fn visit_i64<E>(self, _: i64) -> Result<Self::Value, E> {
-        Ok(None)
+        Ok(Origin::Column)
     }
 
     fn visit_u64<E>(self, _: u64) -> Result<Self::Value, E> {
-        Ok(None)
+        Ok(Origin::Column)
     }
 
     fn visit_f64<E>(self, _: f64) -> Result<Self::Value, E> {
-        Ok(None)
+        Ok(Origin::Column)
     }
 }
 
@@ -233,6 +209,8 @@ fn integer(raw: &RawValue) -> Option<i64> {
 /// two underscores, the struct it comes from, and the field, such as `__op`, `__source_table`, `__txId`.
 #[derive(Debug, Default)]
 pub(super) struct Added<'a> {
+    /// Whether anything was added: no other record has such fields or headers.
+    pub(super) any: bool,
     pub(super) deleted: Option<bool>,
     pub(super) op: Option<Cow<'a, str>>,
     pub(super) connector: Option<Cow<'a, str>>,
@@ -264,6 +242,7 @@ impl<'a> Added<'a> {
     }
 
     fn set(&mut self, name: &str, text: Option<Cow<'a, str>>) {
+        self.any = true;
         fn keep<T>(field: &mut Option<T>, value: Option<T>) {
             if field.is_none() {
                 *field = value;

@@ -11,6 +11,7 @@ use super::{
     json::{self, Broken, Kind},
     modes::BinaryMode,
     row::explain,
+    same_value,
     schema::Schema,
     value::{self, Reading},
     wire::Wire,
@@ -36,12 +37,25 @@ pub(super) struct KeyColumns {
     pub(super) types: Vec<KeyType>,
     /// Debezium's text form of bytes.
     pub(super) binary: BinaryMode,
+    /// Of a statement's keys: which columns are `oid` at the source.
+    pub(super) oids: Vec<bool>,
 }
 
 impl KeyColumns {
     /// Iterates over the columns, in key order.
     pub(super) fn columns(&self) -> impl Iterator<Item = &Column> {
         self.shape.key.iter().map(|key| &self.shape.columns[key.column])
+    }
+
+    /// Returns the same for keys of a statement that names the source's types.
+    pub(super) fn of_sources(&self, types: Option<&[String]>) -> KeyColumns {
+        let is_oid = |source_type: &String| same_value::is_oid(source_type);
+        KeyColumns { oids: types.unwrap_or_default().iter().map(is_oid).collect(), ..self.clone() }
+    }
+
+    /// Whether a key column is `oid` at the source.
+    pub(super) fn is_oid(&self, place: usize) -> bool {
+        self.oids.get(place).is_some_and(|is_oid| *is_oid)
     }
 
     /// Returns how the columns' values are written where no schema says it.
@@ -152,6 +166,10 @@ pub(super) fn encode_value(
         (KeyType::UInt, Value::Int(value)) => {
             KeyValue::UInt(u64::try_from(*value).map_err(|_| fault("takes no numbers below zero"))?)
         }
+        // An `oid`, in the sink's text form.
+        (KeyType::UInt, Value::Text(value)) => {
+            KeyValue::UInt(oid(value).ok_or_else(|| fault("takes integers from 0 to 4294967295"))?.into())
+        }
         (KeyType::Decimal, Value::Int(value)) => {
             KeyValue::Decimal(value.to_string().parse().map_err(|_| fault("does not take its value"))?)
         }
@@ -168,6 +186,11 @@ pub(super) fn encode_value(
         _ => return Err(fault("is of a type that is no key")),
     };
     key_value.encode(key_type, out).map_err(|_| fault("does not take its value"))
+}
+
+/// Reads an `oid`: unsigned, of 32 bits.
+fn oid(text: &str) -> Option<u32> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
 /// Returns the topic that a router took a key from, when it says so: `connector.schema.table`.

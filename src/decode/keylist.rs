@@ -2,7 +2,7 @@
 //!
 //! A key is the value of the one key column; of several columns an array in key order, or an object by column name.
 //! Values stand as PostgreSQL's `to_json` writes them: numbers for integers; numbers or text for decimals, which are read
-//! digit by digit; `\x` and hexadecimal for `bytea`; ISO 8601 text for dates, times and timestamps; text for UUIDs and
+//! digit by digit; numbers or text for `oid`; `\x` and hexadecimal for `bytea`; ISO 8601 text for dates, times and timestamps; text for UUIDs and
 //! text; `true` and `false`. Floating point is refused. A list is an array of keys; or `{"encoded": [...]}`, hexadecimal
 //! of the canonical encoding; or, for one integer column, `{"intervals": [[first, last], ...]}`, both ends included.
 
@@ -39,6 +39,11 @@ impl Damage {
         Damage::new(Rule::Whole, reason)
     }
 
+    /// Says in which field, unless that is said.
+    pub(super) fn within(self, field: &str) -> Damage {
+        if self.reason.starts_with("field `") { self } else { self.in_field(field) }
+    }
+
     /// Says in which field.
     fn in_field(self, field: &str) -> Damage {
         Damage { rule: self.rule, reason: format!("field `{field}`: {}", self.reason) }
@@ -66,7 +71,7 @@ pub(super) fn range(key: &KeyColumns, raw: &RawValue) -> Result<KeyRange, Damage
             None => Ok(()),
         }
     })
-    .map_err(|damage| if damage.reason.starts_with("field `") { damage } else { damage.in_field("range") })?;
+    .map_err(|damage| damage.within("range"))?;
     let missing = |end: &str| Damage::whole(format!("field `range.{end}` is missing"));
     let range =
         KeyRange { lower: lower.ok_or_else(|| missing("lower"))?, upper: upper.ok_or_else(|| missing("upper"))? };
@@ -201,8 +206,12 @@ fn encoded_list(key: &KeyColumns, raw: &RawValue) -> Result<KeySet, Damage> {
         let encoded = Key::from_encoded(bytes);
         let values = encoded.decode(&key.types).map_err(|_| Damage::whole("it is no encoded key of this table"))?;
         for (column, value) in key.columns().zip(&values) {
-            if let KeyValue::Int(value) = value {
-                check_integer(column, *value)?;
+            match value {
+                KeyValue::Int(value) => check_integer(column, *value)?,
+                KeyValue::UInt(value) if column.column_type.is_oid() && u32::try_from(*value).is_err() => {
+                    return Err(too_large(column));
+                }
+                _ => {}
             }
         }
         list.push(encoded.as_bytes());
@@ -253,8 +262,12 @@ fn check_integer(column: &Column, value: i64) -> Result<(), Damage> {
     if fits {
         return Ok(());
     }
+    Err(too_large(column))
+}
+
+fn too_large(column: &Column) -> Damage {
     let reason = format!("key column `{}`: the integer does not fit {}", column.name, column.type_name);
-    Err(Damage::new(Rule::SameValue, reason))
+    Damage::new(Rule::SameValue, reason)
 }
 
 /// Appends the encoding of one key.
@@ -283,8 +296,8 @@ fn append(key: &KeyColumns, raw: &RawValue, out: &mut Vec<u8>) -> Result<(), Dam
         return Err(Damage::whole(format!("the key has {} values, not {count}", parts.len())));
     }
     let reading = Reading { binary: key.binary, unavailable: None };
-    for ((column, key_type), part) in key.columns().zip(&key.types).zip(parts) {
-        let value = match part {
+    for (place, ((column, key_type), part)) in key.columns().zip(&key.types).zip(parts).enumerate() {
+        let value = match part.map(|part| if key.is_oid(place) { unquoted(part) } else { part }) {
             Some(part) => value::read(&Wire::Plain, &column.column_type, part, reading).map_err(|misfit| {
                 Damage::new(Rule::SameValue, format!("key {}", explain(column, &Wire::Plain, &misfit)))
             })?,
@@ -293,4 +306,11 @@ fn append(key: &KeyColumns, raw: &RawValue, out: &mut Vec<u8>) -> Result<(), Dam
         encode_value(column, *key_type, &value, out).map_err(|fault| Damage::whole(fault.0))?;
     }
     Ok(())
+}
+
+/// PostgreSQL's `to_json` writes an `oid` as text: takes the number out of it.
+fn unquoted(raw: &RawValue) -> &RawValue {
+    let digits = raw.get().strip_prefix('"').and_then(|text| text.strip_suffix('"'));
+    let number = digits.filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
+    number.and_then(|number| json::value(number).ok()).unwrap_or(raw)
 }

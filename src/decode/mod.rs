@@ -16,6 +16,7 @@ mod keylist;
 mod mapping;
 mod markers;
 mod modes;
+mod own;
 mod placeholder;
 mod row;
 mod rows;

@@ -143,9 +143,7 @@ fn read_column(column: &Column, wire: &Wire, raw: &RawValue, reading: Reading<'_
 pub(super) fn explain(column: &Column, wire: &Wire, misfit: &Misfit) -> String {
     match misfit {
         Misfit::Value(reason) => {
-            let wire = wire.to_string();
-            let article = if wire.starts_with(['a', 'e', 'i', 'o', 'u', 'I']) { "an" } else { "a" };
-            format!("column `{}`: {article} {wire} value does not fit {}: {reason}", column.name, column.type_name)
+            format!("column `{}`: the value, read as {wire}, does not fit {}: {reason}", column.name, column.type_name)
         }
         _ => format!("column `{}`: {} takes no {wire} values", column.name, column.type_name),
     }

@@ -7,7 +7,8 @@
 //!
 //! | source | sink column | in the stream |
 //! |---|---|---|
-//! | `smallint`, `integer`, `bigint`, `oid` | an integer of the same or more bits; a decimal of enough digits | anything exact |
+//! | `smallint`, `integer`, `bigint` | an integer of the same or more bits; a decimal of enough digits | anything exact |
+//! | `oid` | `oid`, `bigint`; a decimal of enough digits | anything exact |
 //! | `numeric(p,s)` | a decimal of enough digits on both sides of the point | not `double` |
 //! | `numeric` | a decimal without limits | not `double` |
 //! | `text`, `varchar` | text without a limit | text |
@@ -28,6 +29,7 @@ enum Source {
     Bool,
     /// Integers: decimal digits, bits.
     Int(u16, u8),
+    Oid,
     Decimal(Option<(u16, i16)>),
     Text(Option<u32>),
     Bytes,
@@ -67,6 +69,11 @@ fn shown(source_type: &str) -> String {
     source_type.chars().filter(known).take(64).collect()
 }
 
+/// Whether a source type is `oid`.
+pub(super) fn is_oid(source_type: &str) -> bool {
+    parse(source_type) == Ok(Source::Oid)
+}
+
 fn parse(source_type: &str) -> Result<Source, String> {
     let (base, modifiers, suffix) = split(source_type);
     let number = |index: usize| modifiers.get(index).and_then(|modifier| modifier.parse::<u32>().ok());
@@ -88,8 +95,7 @@ fn parse(source_type: &str) -> Result<Source, String> {
         ("smallint" | "int2", "") => plain(Source::Int(5, 16)),
         ("integer" | "int" | "int4", "") => plain(Source::Int(10, 32)),
         ("bigint" | "int8", "") => plain(Source::Int(19, 64)),
-        // Unsigned, of 32 bits.
-        ("oid", "") => plain(Source::Int(10, 33)),
+        ("oid", "") => plain(Source::Oid),
         ("numeric" | "decimal", "") => match modifiers.as_slice() {
             [] => Ok(Source::Decimal(None)),
             [precision] => {
@@ -154,6 +160,8 @@ fn holds(column: &ColumnType, source: Source) -> bool {
         (Source::Int(_, bits), ColumnType::Int32) => bits <= 32,
         (Source::Int(_, bits), ColumnType::Int64) => bits <= 64,
         (Source::Int(digits, _), ColumnType::Decimal(limits)) => wide_enough(*limits, digits, 0),
+        // Unsigned, of 32 bits: more than an integer of 32 bits holds.
+        (Source::Oid, column) => column.is_oid() || holds(column, Source::Int(10, 33)),
         (Source::Decimal(None), ColumnType::Decimal(limits)) => limits.is_none(),
         (Source::Decimal(Some((precision, scale))), ColumnType::Decimal(limits)) => {
             wide_enough(*limits, precision, scale)
@@ -179,7 +187,7 @@ fn wide_enough(limits: Option<(u16, i16)>, precision: u16, scale: i16) -> bool {
 fn carries(wire: &Wire, source: Source) -> bool {
     match (source, wire) {
         (_, Wire::Unknown(_)) => false,
-        (Source::Decimal(_) | Source::Int(..), Wire::Float32 | Wire::Float64) => false,
+        (Source::Decimal(_) | Source::Int(..) | Source::Oid, Wire::Float32 | Wire::Float64) => false,
         (Source::Decimal(Some((_, own))), Wire::Decimal(scale)) => *scale >= i32::from(own),
         (Source::Time(digits), Wire::Time(unit)) | (Source::Timestamp(digits), Wire::Timestamp(unit)) => {
             digits <= 3 || *unit != Unit::Millis

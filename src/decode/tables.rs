@@ -62,6 +62,7 @@ impl Known {
         let key = shape.key_types().map(|types| KeyColumns {
             shape: Arc::clone(shape),
             types,
+            oids: Vec::new(),
             binary: settings.modes.binary,
         });
         Known {

@@ -4,6 +4,9 @@ use sink_api::{ReadId, Rule};
 
 use crate::{statement::NOT_IN_TIME, terminal::shell_word};
 
+/// What the sink says of a removal that left rows.
+const KEPT: &str = ": the table kept ";
+
 /// Returns the way out of a statement that was held for `reason`.
 pub(super) fn held(rule: Rule, reason: &str, read_id: &ReadId, orphans: u64) -> String {
     // The sink and the brokers are the worker's own: they may stand in the environment or in its file.
@@ -13,6 +16,7 @@ pub(super) fn held(rule: Rule, reason: &str, read_id: &ReadId, orphans: u64) -> 
     );
     match rule {
         Rule::Cascade if reason.starts_with(NOT_IN_TIME) => "look at the sink for foreign keys that point to the table and have no index, and for triggers on it; then read the range again at the source".to_owned(),
+        Rule::Cascade if reason.contains(KEPT) => "a trigger of the sink keeps the rows: change it, or remove them by hand; then read the range again at the source".to_owned(),
         Rule::Cascade => "remove first what refers to the rows at the sink, or make the foreign key ON DELETE CASCADE and start with --allow-cascade; then read the range again at the source".to_owned(),
         Rule::Mismatch => "source and sink seem to spell the same keys in two ways: compare some of them, and the key's types on both sides, before anything else".to_owned(),
         Rule::Empty => format!("the source's table was empty: if that is meant: {confirm}"),

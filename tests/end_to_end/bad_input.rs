@@ -55,7 +55,7 @@ fn cases(bare: &Bare) -> Vec<Case> {
     // Avro in the wire format of a schema registry: a zero byte, the schema's number, the body.
     add("VALUE_CONVERTER", value(b"\x00\x00\x00\x00\x04\x02\x02a"), &["the value"]);
     let nested = format!("{{\"id\":500,\"v\":{}1{}}}", "[".repeat(100_000), "]".repeat(100_000));
-    add("VALUE_CONVERTER", value(nested.as_bytes()), &["column `v`", "it is not a string"]);
+    add("VALUE_CONVERTER", value(nested.as_bytes()), &["column `v`", "it is an array, not a string"]);
     add("VALUE_CONVERTER", value(b"{\"id\":500,\"v\":\"\\ud800\"}"), &["column `v`"]);
 
     // Envelopes with something amiss.
@@ -68,7 +68,7 @@ fn cases(bare: &Bare) -> Vec<Case> {
     add("VALUE_CONVERTER", op(json!("x")), &["the envelope's op is none of c, u, r, d, t, m and absent"]);
     add("VALUE_CONVERTER", op(Value::Null), &["the envelope has no op"]);
     add("VALUE_CONVERTER", envelope(&|value| value["after"] = Value::Null), &["the envelope of op c has no after"]);
-    add("VALUE_CONVERTER", envelope(&|value| value["source"] = Value::Null), &["the envelope has no source"]);
+    add("VALUE_CONVERTER", envelope(&|value| value["source"] = Value::Null), &["the envelope has lost its source"]);
     let untabled = envelope(&|value| value["source"]["table"] = json!(""));
     add("VALUE_CONVERTER", untabled, &["the envelope's source names no table"]);
     let twice = bare.envelope("c", json!({ "id": BAD })).to_string().replacen("\"op\":", "\"op\":\"d\",\"op\":", 1);

@@ -1,7 +1,8 @@
 //! Tables as they come: odd names, composite keys, partitions, truncates.
 
 use anyhow::Result;
-use test_support::{Pipeline, Route, Stack};
+use serde_json::{Value, json};
+use test_support::{Pipeline, Route, Stack, kafka::New};
 
 use crate::bare::Bare;
 use crate::worker::{Apply, COMES, LIMIT, assert_says, counts, equal_soon, equal_tables_within, holds, verdict};
@@ -182,5 +183,107 @@ async fn truncates_are_not_applied_from_a_topic_of_several_partitions() -> Resul
     let log = bare.apply().with(&["--topics", &topic, "--truncate", "apply"]).stops().await?;
 
     assert_says(&log, &["the topic has 3 partitions, and --truncate apply takes one", "leave --truncate at stop"]);
+    Ok(())
+}
+
+/// A statement on everything in the table, of a source whose key is of this type.
+fn everything(read_id: &str, selected: Value, key_type: &str) -> Value {
+    let open = json!({ "open": true });
+    json!({
+        "table": "inventory.orders", "read_id": read_id, "range": { "lower": open, "upper": open },
+        "selected": selected, "changed": [], "key_types": [key_type],
+    })
+}
+
+/// PostgreSQL's `to_json` writes an `oid` as text; others write it as a number.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_with_an_oid_key_is_kept_and_repaired() -> Result<()> {
+    for column in ["oid", "bigint"] {
+        let bare = Bare::new("oid", &format!("CREATE TABLE orders (id {column} PRIMARY KEY, v text)")).await?;
+        let mut sink = bare.sink().await?;
+        sink.run("INSERT INTO orders VALUES (7, 'orphan'), (4294967294, 'orphan')").await?;
+        let all = [9, 10, 4_294_967_295].map(|id| bare.row(id, "v"));
+        let texts = everything("texts", json!(["9", "10", "4294967295"]), "oid");
+        let numbers = everything("numbers", json!([9, 10, 4_294_967_295_u32]), "oid");
+        bare.write(all.into_iter().chain([bare.chunk_info(&texts), bare.chunk_info(&numbers)]).collect()).await?;
+
+        bare.apply().catches_up().await?;
+
+        let (first, second) = (verdict(&mut sink, "texts").await?, verdict(&mut sink, "numbers").await?);
+        assert_eq!((first.named().as_str(), first.removed, first.missing), ("applied", 2, 0), "{}", first.reason);
+        assert_eq!((second.named().as_str(), second.orphans, second.missing), ("applied", 0, 0), "{}", second.reason);
+        holds(&mut sink, "SELECT id::text FROM orders ORDER BY orders.id", &["9", "10", "4294967295"]).await?;
+        let undone = bare.apply().operate(&bare.sink_url(), &["undo", "--read-id", "texts"]).await?;
+        assert_says(&undone.log, &["inventory.orders: 2 rows brought back"]);
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_whose_removal_a_trigger_prevents_is_held_and_the_stream_goes_on() -> Result<()> {
+    let bare = Bare::new(
+        "softly",
+        "CREATE TABLE orders (id bigint PRIMARY KEY, v text);
+         CREATE FUNCTION softly() RETURNS trigger LANGUAGE plpgsql AS
+             $$ BEGIN IF OLD.v = 'kept' THEN RETURN NULL; END IF; RETURN OLD; END $$;
+         CREATE TRIGGER softly BEFORE DELETE ON orders FOR EACH ROW EXECUTE FUNCTION softly();
+         INSERT INTO orders VALUES (7, 'orphan'), (8, 'kept')",
+    )
+    .await?;
+    let mut sink = bare.sink().await?;
+    let read = bare.chunk_info(&everything("r", json!([1]), "bigint"));
+    bare.write(vec![bare.row(1, "v"), read, bare.row(2, "later")]).await?;
+
+    bare.apply().with(&["--allow-cascade"]).catches_up().await?;
+
+    let verdict = verdict(&mut sink, "r").await?;
+    assert_eq!((verdict.named().as_str(), verdict.removed), ("held cascade", 0));
+    assert_says(&verdict.reason, &["the table kept 1 of 2 rows: trigger \"softly\" on orders fires on DELETE"]);
+    holds(&mut sink, "SELECT id::text FROM orders ORDER BY orders.id", &["1", "2", "7", "8"]).await?;
+    assert_eq!(sink.number("SELECT count(*) FROM sink_repair.removed").await?, 0);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn undo_of_a_table_that_the_sink_does_not_know_is_an_error() -> Result<()> {
+    let bare = Bare::new("unknown", "CREATE TABLE orders (id bigint PRIMARY KEY, v text)").await?;
+    let undo =
+        async |table: &str| bare.apply().operate(&bare.sink_url(), &["undo", "--table", table, "--since", "1h"]).await;
+
+    let (unknown, known) = (undo("inventory.order").await?, undo("inventory.orders").await?);
+
+    assert_eq!(unknown.code, 1, "{}", unknown.log);
+    assert_says(&unknown.log, &["the sink has no table inventory.order, and no copy of a row of it", "hint: "]);
+    assert_eq!(known.code, 0, "{}", known.log);
+    Ok(())
+}
+
+/// Columns that Debezium's own records have as well make no such record of a row.
+#[tokio::test(flavor = "multi_thread")]
+async fn flattened_rows_that_look_like_debeziums_own_records_are_applied() -> Result<()> {
+    let tables = [
+        (
+            "aggregate_type text, type text, additional_data text, amount int",
+            json!({"id": 1, "aggregate_type": "a", "type": "t", "additional_data": "d", "amount": 5}),
+        ),
+        (
+            "status text, event_count int, data_collections text, note text",
+            json!({"id": 1, "status": "s", "event_count": 2, "data_collections": "d", "note": "n"}),
+        ),
+        ("ddl text, \"databaseName\" text, who text", json!({"id": 1, "ddl": "d", "databaseName": "n", "who": "w"})),
+        (
+            "op text, before text, after text, source text",
+            json!({"id": 1, "op": "u", "before": "b", "after": "a", "source": "s"}),
+        ),
+    ];
+    for (columns, row) in tables {
+        let bare = Bare::new("looks", &format!("CREATE TABLE orders (id bigint PRIMARY KEY, {columns})")).await?;
+        let record = New::text(r#"{"id":1}"#, &row.to_string()).header("__op", "c").header("__source_table", "orders");
+        bare.write(vec![record]).await?;
+
+        bare.apply().catches_up().await?;
+
+        holds(&mut bare.sink().await?, "SELECT id::text FROM orders", &["1"]).await?;
+    }
     Ok(())
 }

@@ -55,6 +55,13 @@ pub enum ColumnType {
     Other(String),
 }
 
+impl ColumnType {
+    /// Whether it is PostgreSQL's `oid`: an unsigned integer of 32 bits that travels as text.
+    pub fn is_oid(&self) -> bool {
+        matches!(self, ColumnType::Other(name) if name == "oid")
+    }
+}
+
 /// A column of a sink table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {

@@ -52,11 +52,11 @@ pub trait Sink: Clone + Send + Sync + 'static {
     /// By class; what was restored before an error stays.
     fn undo(&self, selector: &UndoSelector) -> impl Future<Output = Result<Vec<Undone>, SinkError>> + Send;
 
-    /// Forgets copies of removed rows that are older than `keep`. Returns how many there were.
+    /// Forgets copies, older than `keep`, of rows that lanes of workers called `name` removed. Returns how many there were.
     ///
     /// # Errors
     /// `Transient` when the sink is away.
-    fn expire_removed(&self, keep: Duration) -> impl Future<Output = Result<u64, SinkError>> + Send;
+    fn expire_removed(&self, name: &str, keep: Duration) -> impl Future<Output = Result<u64, SinkError>> + Send;
 }
 
 /// Which removals to take back.
@@ -163,7 +163,7 @@ pub trait Unit: Send {
     /// Keeps copies of the rows of `removal.keys` and removes them. Returns how many there were.
     ///
     /// # Errors
-    /// By class; after an error the unit is dead.
+    /// By class; `Data` when the sink keeps some of the rows all the same (a trigger); after an error the unit is dead.
     fn remove(&mut self, removal: &Removal<'_>) -> impl Future<Output = Result<u64, SinkError>> + Send;
 
     /// Writes down a statement, its verdict and, when it was reported or held, the orphans it would remove.

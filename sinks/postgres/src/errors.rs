@@ -59,6 +59,9 @@ fn from_server(what: &str, error: &PgDatabaseError) -> SinkError {
     let mut class = class_of(code);
     let mut hint = hint_for(code, error);
     let mut message = safe_message(error);
+    if matches!(code, "42P01" | "3F000") && names_own_schema(&message) {
+        hint = Some(OWN_SCHEMA_GONE.to_owned());
+    }
     if code == "23514" && error.constraint().is_none() {
         // The one check without a name is that a partition for the row exists.
         class = ErrorClass::Configuration;
@@ -77,6 +80,19 @@ fn from_server(what: &str, error: &PgDatabaseError) -> SinkError {
     let mut sink_error = SinkError::new(class, format!("{what}: {message}")).code(code);
     sink_error.hint = hint;
     sink_error
+}
+
+const OWN_SCHEMA_GONE: &str = "the worker's own tables are gone, and with them its frontiers, all verdicts and the copies of removed rows: stop the \
+     workers of this sink, then restore the schema sink_repair together with the tables, or begin anew (docs/operations.md, \
+     \"The schema sink_repair is gone\")";
+
+/// Whether a message is about the schema `sink_repair` or a table in it, in whatever language.
+fn names_own_schema(message: &str) -> bool {
+    let is_name = |character: char| character.is_alphanumeric() || character == '_';
+    message.match_indices("sink_repair").any(|(at, name)| {
+        !message[..at].ends_with(|before: char| is_name(before) || before == '.')
+            && !message[at + name.len()..].starts_with(is_name)
+    })
 }
 
 /// Returns the primary message without what may be row data.
@@ -156,6 +172,24 @@ pub(crate) fn value_error(what: &str, column: &str, reason: impl std::fmt::Displ
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_programs_own_schema_is_told_from_others() {
+        for own in [
+            "relation \"sink_repair.frontier\" does not exist",
+            "schema \"sink_repair\" does not exist",
+            "Relation »sink_repair.stream« existiert nicht",
+        ] {
+            assert!(names_own_schema(own), "{own}");
+        }
+        for other in [
+            "relation \"public.t\" does not exist",
+            "relation \"my_sink_repair.t\" does not exist",
+            "relation \"a.sink_repair\" does not exist",
+        ] {
+            assert!(!names_own_schema(other), "{other}");
+        }
+    }
 
     #[test]
     fn every_class_of_sqlstate_is_sorted() {

@@ -98,3 +98,18 @@ pub(crate) fn delete_text(table: &Table, parts: &[KeyPart]) -> String {
         }
     }
 }
+
+/// Returns the query that counts the rows of a list of keys.
+pub(crate) fn count_text(table: &Table, parts: &[KeyPart]) -> String {
+    match parts {
+        [part] => {
+            format!("SELECT count(*) FROM {} AS t\nWHERE t.{} = ANY({})", table.sql, part.sql, key_array(part, 1))
+        }
+        _ => format!(
+            "SELECT count(*) FROM {} AS t\nJOIN {} ON {}",
+            table.sql,
+            key_source(parts, false),
+            key_condition(parts)
+        ),
+    }
+}

@@ -121,6 +121,16 @@ impl PostgresSink {
         control.end(result).await
     }
 
+    /// Whether the sink has a table, or a copy of a row that was removed from it.
+    ///
+    /// # Errors
+    /// `Transient` when the sink is away.
+    pub async fn knows_table(&self, table: &TableName) -> Result<bool, SinkError> {
+        let mut control = self.control().await?;
+        let result = undo::knows(control.session(), table).await;
+        control.end(result).await
+    }
+
     /// Gives up the claim on a table, so that another stream may feed it. Returns whether there was one.
     ///
     /// # Errors
@@ -207,9 +217,9 @@ impl Sink for PostgresSink {
         control.end(result).await
     }
 
-    async fn expire_removed(&self, keep: Duration) -> Result<u64, SinkError> {
+    async fn expire_removed(&self, name: &str, keep: Duration) -> Result<u64, SinkError> {
         let mut control = self.control().await?;
-        let result = undo::expire(control.session(), keep).await;
+        let result = undo::expire(control.session(), name, keep).await;
         control.end(result).await
     }
 }

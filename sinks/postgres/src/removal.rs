@@ -4,7 +4,7 @@
 //! object of each column's *text form*, as PostgreSQL's own output function writes it under the sink's settings: that
 //! form reads back to the same value for every type, where JSON's own numbers would lose scales, infinities and bytes.
 
-use sink_api::{LaneId, Removal, RemovalBudget, SinkError, TableName};
+use sink_api::{ErrorClass, LaneId, Removal, RemovalBudget, SinkError, TableName};
 use sqlx::{Arguments, AssertSqlSafe, Row, SqlSafeStr, postgres::PgArguments};
 
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
     errors::classify,
     frontier::uuid,
     identifier::quote_literal,
-    keyed::{delete_text, key_arguments, key_array, key_parts, keys_per_statement},
+    keyed::{count_text, delete_text, key_arguments, key_array, key_parts, keys_per_statement},
     stream,
     table::{KeyPart, Table},
 };
@@ -52,9 +52,29 @@ pub(crate) async fn remove(
         let _ = arguments.add(uuid(&lane.topic_id));
         let _ = arguments.add(lane.partition.0);
         let _ = arguments.add(removal.offset.0);
-        removed += session.execute_kept(&sql, arguments).await.map_err(|error| classify(&doing, &error))?;
+        let gone = session.execute_kept(&sql, arguments).await.map_err(|error| classify(&doing, &error))?;
+        // A trigger may keep a row, or put it back.
+        if gone < keys.len() as u64 || !table.shape.removal_hazards.is_empty() {
+            check_gone(session, table, parts, keys).await?;
+        }
+        removed += gone;
     }
     Ok(removed)
+}
+
+/// Makes sure that rows are not there any more.
+async fn check_gone(session: &mut Session, table: &Table, parts: &[KeyPart], keys: &[&[u8]]) -> Result<(), SinkError> {
+    let doing = table.doing("remove orphans from");
+    let fail = |error: sqlx::Error| classify(&doing, &error);
+    let arguments = key_arguments(table, parts, keys.iter().copied(), "remove orphans from")?;
+    let sql = AssertSqlSafe(count_text(table, parts)).into_sql_str();
+    let kept: i64 = session.fetch_one(&sql, arguments).await.and_then(|row| row.try_get(0)).map_err(fail)?;
+    if kept == 0 {
+        return Ok(());
+    }
+    let message =
+        format!("{doing}: the table kept {kept} of {} rows: {}", keys.len(), table.shape.removal_hazards.join(", "));
+    Err(SinkError::new(ErrorClass::Data, message))
 }
 
 fn removal_text(table: &Table, parts: &[KeyPart]) -> String {

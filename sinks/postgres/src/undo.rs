@@ -166,14 +166,27 @@ fn restore_text(table: &Table, columns: &[String]) -> String {
     )
 }
 
-/// Forgets copies older than `keep`. Returns how many there were.
-pub(crate) async fn expire(session: &mut Session, keep: Duration) -> Result<u64, SinkError> {
+/// Whether there is such a table, or a copy of a row of it.
+pub(crate) async fn knows(session: &mut Session, table: &TableName) -> Result<bool, SinkError> {
+    let fail = |error: sqlx::Error| classify(&format!("look for {table}"), &error);
+    let mut arguments = PgArguments::default();
+    let _ = arguments.add(&table.schema);
+    let _ = arguments.add(&table.name);
+    session.begin().await.map_err(fail)?;
+    let row = session.own_optional(KNOWN, arguments).await.map_err(fail)?;
+    session.commit().await.map_err(fail)?;
+    row.map_or(Ok(false), |row| row.try_get(0).map_err(fail))
+}
+
+/// Forgets copies, older than `keep`, that workers called `name` made. Returns how many there were.
+pub(crate) async fn expire(session: &mut Session, name: &str, keep: Duration) -> Result<u64, SinkError> {
     let fail = |error: sqlx::Error| classify("forget removed rows", &error);
     let mut expired = 0;
     loop {
         let mut arguments = PgArguments::default();
         let _ = arguments.add(keep.as_secs_f64());
         let _ = arguments.add(EXPIRED_AT_ONCE);
+        let _ = arguments.add(name);
         session.begin().await.map_err(fail)?;
         let gone = session.own(EXPIRE, arguments).await.map_err(fail)?;
         session.commit().await.map_err(fail)?;
@@ -200,7 +213,13 @@ FROM sink_repair.removed
 WHERE table_schema = $1 AND table_name = $2 AND removed_at >= $3 AND restored_at IS NULL
 ORDER BY id DESC";
 
+const KNOWN: &str = "
+SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2)
+    OR EXISTS (SELECT FROM sink_repair.removed WHERE table_schema = $1 AND table_name = $2)";
+
 const EXPIRE: &str = "
 DELETE FROM sink_repair.removed WHERE id = ANY(ARRAY(
-    SELECT id FROM sink_repair.removed WHERE removed_at < now() - make_interval(secs => $1) ORDER BY removed_at LIMIT $2
+    SELECT id FROM sink_repair.removed
+    WHERE name = $3 AND removed_at < now() - make_interval(secs => $1)
+    ORDER BY removed_at LIMIT $2
 ))";

@@ -50,54 +50,69 @@ fn values() -> Vec<(Vec<u8>, &'static str)> {
         (envelope("{}", r#","op":"x""#), "the envelope's op is none of c, u, r, d, t, m and absent"),
         (envelope("{}", r#","op":"u","op":"d""#), "the value has the field `op` twice"),
         (envelope("{}", r#","op":"u","after":{}"#), "the value has the field `after` twice"),
-        (text(r#"{"before":null,"after":{},"op":"c"}"#), "the envelope has no source"),
+        (
+            text(r#"{"before":null,"after":{},"op":"c"}"#),
+            "it has `op`, `before` and `after` and no `source`: either the envelope has lost its source, or it is a flattened row of a table with such columns; have the connector mark its rows then (add.headers=op)",
+        ),
         (text(r#"{"after":{},"source":{"name":"x"},"op":"c"}"#), "the envelope's source names no table"),
         (upsert("null"), "the envelope of op u has no after"),
         (envelope("[]", r#","op":"u""#), "the value is not an object"),
         (upsert(r#"{"id":5,"name":"a","name":"b"}"#), "the value has the field `name` twice"),
         (upsert(r#"{"id":6}"#), "key column `id`: the record's key and its row disagree"),
         (upsert(r#"{"id":null}"#), "key column `id`: the record's key and its row disagree"),
-        (upsert(r#"{"id":5,"name":7}"#), "column `name`: a string value does not fit text: it is not a string"),
-        (upsert(r#"{"id":5,"name":"\ud800"}"#), "column `name`: a string value does not fit text: it is not a string"),
-        (upsert(r#"{"id":5.0}"#), "column `id`: an integer value does not fit bigint: it is not an integer"),
+        (
+            upsert(r#"{"id":5,"name":7}"#),
+            "column `name`: the value, read as string, does not fit text: it is a number, not a string",
+        ),
+        (
+            upsert(r#"{"id":5,"name":"\ud800"}"#),
+            "column `name`: the value, read as string, does not fit text: it is a string that is no text: `\\u` escapes half a character",
+        ),
+        (upsert(r#"{"id":5.0}"#), "column `id`: the value, read as integer, does not fit bigint: it is not an integer"),
         (
             upsert(r#"{"id":9223372036854775808}"#),
-            "column `id`: an integer value does not fit bigint: it is out of range",
+            "column `id`: the value, read as integer, does not fit bigint: it is out of range",
         ),
         (
             upsert(r#"{"id":5,"price":"@@"}"#),
-            "column `price`: a Decimal of scale 2 value does not fit numeric(10,2): it is not a base64 decimal; without schemas --decimal-handling-mode must be the connector's decimal.handling.mode",
+            "column `price`: the value, read as Decimal of scale 2, does not fit numeric(10,2): it is not a base64 decimal; without schemas --decimal-handling-mode must be the connector's decimal.handling.mode",
         ),
         (
             upsert(r#"{"id":5,"price":""}"#),
-            "column `price`: a Decimal of scale 2 value does not fit numeric(10,2): it is not a decimal number",
+            "column `price`: the value, read as Decimal of scale 2, does not fit numeric(10,2): it is not a decimal number",
         ),
         (
             upsert(r#"{"id":5,"price":1.234}"#),
-            "column `price`: a Decimal of scale 2 value does not fit numeric(10,2): it has more fractional digits than the column holds",
+            "column `price`: the value, read as Decimal of scale 2, does not fit numeric(10,2): it has more fractional digits than the column holds",
         ),
         (
             upsert(r#"{"id":5,"ok":"true"}"#),
-            "column `ok`: a boolean value does not fit boolean: it is not true or false",
+            "column `ok`: the value, read as boolean, does not fit boolean: it is not true or false",
         ),
         (
             upsert(r#"{"id":5,"tstz":"2024-02-30T00:00:00Z"}"#),
-            "column `tstz`: a ZonedTimestamp value does not fit timestamptz: it is not ISO 8601 text of this type",
+            "column `tstz`: the value, read as ZonedTimestamp, does not fit timestamptz: it is not ISO 8601 text of this type",
         ),
         (
             upsert(r#"{"id":5,"tstz":"2024-02-28T00:00:00"}"#),
-            "column `tstz`: a ZonedTimestamp value does not fit timestamptz: it has no offset from UTC",
+            "column `tstz`: the value, read as ZonedTimestamp, does not fit timestamptz: it has no offset from UTC",
         ),
-        (upsert(r#"{"id":5,"d":"2024-02-28"}"#), "column `d`: a Date value does not fit date: it is not an integer"),
-        (upsert(r#"{"id":5,"js":"{"}"#), "column `js`: a string value does not fit jsonb: it is not JSON"),
-        (upsert(r#"{"id":5,"by":"@"}"#), "column `by`: a bytes value does not fit bytea: it is not bytes in this form"),
+        (
+            upsert(r#"{"id":5,"d":"2024-02-28"}"#),
+            "column `d`: the value, read as Date, does not fit date: it is not an integer",
+        ),
+        (upsert(r#"{"id":5,"js":"{"}"#), "column `js`: the value, read as string, does not fit jsonb: it is not JSON"),
+        (
+            upsert(r#"{"id":5,"by":"@"}"#),
+            "column `by`: the value, read as bytes, does not fit bytea: it is not bytes in this form",
+        ),
         (
             upsert(r#"{"id":5,"ia":{}}"#),
-            "column `ia`: an array of integer value does not fit integer[]: it is not an array",
+            "column `ia`: the value, read as array of integer, does not fit integer[]: it is not an array",
         ),
         (
             upsert(r#"{"id":5,"ia":[1,2147483648]}"#),
-            "column `ia`: an array of integer value does not fit integer[]: it is out of range",
+            "column `ia`: the value, read as array of integer, does not fit integer[]: it is out of range",
         ),
     ]
 }
@@ -136,10 +151,13 @@ fn bad_keys_are_told_by_what_is_wrong() {
         (Some(r#"{"id":1,"b":2}"#), "the key has the field `b`, which is no key column of the sink table inv.big"),
         (Some(r#"{"id":1,"id":1}"#), "the key has the field `id` twice"),
         (Some("[1]"), "the key is not an object"),
-        (Some(r#"{"id":"x"}"#), "key column `id`: an integer value does not fit bigint: it is not an integer"),
+        (
+            Some(r#"{"id":"x"}"#),
+            "key column `id`: the value, read as integer, does not fit bigint: it is not an integer",
+        ),
         (
             Some(r#"{"id":18446744073709551616}"#),
-            "key column `id`: an integer value does not fit bigint: it is out of range",
+            "key column `id`: the value, read as integer, does not fit bigint: it is out of range",
         ),
         (
             Some(r#"{"schema":{"type":"struct","fields":[]},"payload":{"id":1}}"#),
@@ -172,7 +190,7 @@ fn the_other_half_of_a_key_update_has_to_be_readable() {
 
     assert_eq!(
         bad.reason,
-        "header `__debezium.newkey`: key column `id`: an integer value does not fit bigint: it is not an integer"
+        "header `__debezium.newkey`: key column `id`: the value, read as integer, does not fit bigint: it is not an integer"
     );
 }
 

@@ -63,6 +63,92 @@ fn a_heartbeat_in_another_topic_is_known_by_its_key() {
     assert_eq!(decode_one("all", &[], &record), Ok(Event::Other(OtherRecord::Heartbeat)));
 }
 
+/// Records of Debezium's own kinds: the kind, its schema's name, key and value.
+const OWN: [(OtherRecord, &str, &str, &str); 4] = [
+    (OtherRecord::Heartbeat, "common.Heartbeat", r#"{"serverName":"srv"}"#, r#"{"ts_ms":1796006773821}"#),
+    (
+        OtherRecord::Transaction,
+        "common.TransactionMetadataValue",
+        r#"{"id":"743:25270496"}"#,
+        r#"{"status":"BEGIN","id":"743:25270496","event_count":null,"data_collections":null,"ts_ms":1796006770162}"#,
+    ),
+    (
+        OtherRecord::SchemaChange,
+        "mysql.SchemaChangeValue",
+        r#"{"databaseName":"inventory"}"#,
+        r#"{"source":{"name":"srv","table":""},"ts_ms":1,"databaseName":"i","schemaName":null,"ddl":"CREATE","tableChanges":[]}"#,
+    ),
+    (
+        OtherRecord::Notification,
+        "common.Notification",
+        r#"{"id":"n"}"#,
+        r#"{"id":"n","type":"STARTED","aggregate_type":"Initial Snapshot","additional_data":{},"timestamp":1796006758337}"#,
+    ),
+];
+
+/// What the topic of a table makes of a record: `None` is a row.
+fn other_of(key: &str, value: &str, headers: &[(&str, &str)]) -> Option<OtherRecord> {
+    match decode_one("srv.inv.t", &[], &record(Some(key), Some(value), headers)) {
+        Ok(Event::Other(other)) => Some(other),
+        Err(DecodeError::NeedsTable { table, .. }) if table.to_string() == "inv.t" => None,
+        event => panic!("{value}: {event:?}"),
+    }
+}
+
+#[test]
+fn debeziums_own_records_are_known_by_exactly_their_fields_and_their_schema() {
+    for (kind, name, key, value) in OWN {
+        let typed = |name: &str| {
+            let schema = format!(r#"{{"type":"struct","fields":[],"optional":false,"name":"{name}","version":1}}"#);
+            format!(r#"{{"schema":{schema},"payload":{value}}}"#)
+        };
+        let another = value.replacen('{', r#"{"amount":1,"#, 1);
+        let fewer = value.replacen(r#""id":"#, r#""no":"#, 1).replacen("ddl", "sql", 1).replacen("ts_ms", "at", 1);
+
+        assert_eq!(other_of(key, value, &[]), Some(kind));
+        assert_eq!(other_of(key, &typed(&format!("io.debezium.connector.{name}")), &[]), Some(kind));
+        assert_eq!(other_of(key, &typed("srv.inv.t.Value"), &[]), None, "{kind:?} under a table's schema");
+        for row in [another, fewer] {
+            assert_eq!(other_of(key, &row, &[]), None, "{row}");
+        }
+    }
+}
+
+#[test]
+fn a_marked_row_is_a_row_whatever_its_columns_are() {
+    let rows = [
+        r#"{"id":1,"aggregate_type":"a","type":"t","additional_data":"x","amount":1}"#,
+        r#"{"id":1,"status":"s","event_count":1,"data_collections":"x","note":"n"}"#,
+        r#"{"id":1,"ddl":"d","databaseName":"x","who":"w"}"#,
+        r#"{"id":1,"op":"c","before":"x","after":"y"}"#,
+        r#"{"id":1,"op":"c","before":"x","after":"y","source":"app"}"#,
+        r#"{"id":1,"op":"c","before":"x","after":"y","source":{"app":1}}"#,
+    ];
+    for row in rows.into_iter().chain(OWN.map(|(_, _, _, value)| value)) {
+        for mark in ["__op", "__table", "__source_table", "__deleted", "__source_ts_ms", "__lsn"] {
+            let text = if mark.ends_with("able") { "t" } else { "1" };
+            let marked = row.replacen('{', &format!(r#"{{"{mark}":"{text}","#), 1);
+
+            assert_eq!(other_of(r#"{"serverName":"srv"}"#, row, &[(mark, text)]), None, "{row} under header {mark}");
+            assert_eq!(other_of(r#"{"serverName":"srv"}"#, &marked, &[]), None, "{row} with field {mark}");
+        }
+    }
+}
+
+#[test]
+fn connects_own_headers_mark_no_row() {
+    let headers = [("__debezium.context.connectorName", "srv"), ("__connect.errors.topic", "t")];
+
+    for (kind, _, key, value) in OWN {
+        assert_eq!(other_of(key, value, &headers), Some(kind));
+    }
+}
+
+#[test]
+fn an_unmarked_row_whose_source_is_no_object_is_no_envelope() {
+    assert_eq!(other_of(r#"{"id":1}"#, r#"{"id":1,"op":"c","before":"x","after":"y","source":"app"}"#, &[]), None);
+}
+
 #[test]
 fn the_signal_table_may_be_named() {
     let settings = DecodeSettings { signal_table: Some("inv.uu2".to_owned()), ..DecodeSettings::default() };

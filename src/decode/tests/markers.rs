@@ -205,8 +205,12 @@ fn keys_of_several_columns_are_arrays_or_objects() {
 }
 
 /// For each type: the column, the source's type, a key as PostgreSQL's `to_json` writes it, the same in a record's key.
-const SAME_KEYS: [(&str, &str, &str, &str); 13] = [
+const SAME_KEYS: [(&str, &str, &str, &str); 17] = [
     ("bigint", "bigint", "-9223372036854775808", "-9223372036854775808"),
+    ("oid", "oid", "4294967295", "4294967295"),
+    ("oid", "oid", "\"4294967295\"", "4294967295"),
+    ("bigint", "oid", "4294967295", "4294967295"),
+    ("bigint", "oid", "\"4294967295\"", "4294967295"),
     ("numeric", "numeric", "123456789012345678901234567890.5", r#"{"scale":1,"value":"D5Uan6OihslPDnZsOQ=="}"#),
     ("numeric(10,2)", "numeric(10,2)", "-12.30", "\"+zI=\""),
     ("numeric(10,2)", "numeric(10,2)", "\"-12.3\"", "\"+zI=\""),

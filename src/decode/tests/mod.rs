@@ -123,6 +123,7 @@ fn key_type(column: &Column) -> Result<KeyType, NotNative> {
         ColumnType::Bool => KeyType::Bool,
         ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64 => KeyType::Int,
         ColumnType::Decimal(_) => KeyType::Decimal,
+        _ if column.column_type.is_oid() => KeyType::UInt,
         ColumnType::Text(_) | ColumnType::Other(_) => KeyType::Text,
         ColumnType::Bytes => KeyType::Bytes,
         ColumnType::Uuid => KeyType::Uuid,

@@ -357,7 +357,10 @@ fn a_timestamp_that_64_bits_do_not_hold_is_bad() {
     let error = decoder.decode(&record).unwrap_err();
 
     let crate::decode::DecodeError::Bad(bad) = error else { panic!("{error:?}") };
-    assert_eq!(bad.reason, "column `tstz`: a ZonedTimestamp value does not fit timestamptz: it is out of range");
+    assert_eq!(
+        bad.reason,
+        "column `tstz`: the value, read as ZonedTimestamp, does not fit timestamptz: it is out of range"
+    );
 }
 
 #[test]

@@ -326,7 +326,7 @@ fn values_that_a_column_does_not_hold_are_refused_not_cut_or_rounded() {
         ("hstore", "hstore=map", r#"{"a":1}"#, "it is not an object of strings and nulls"),
         ("point", "", r#"{"x":1}"#, "it is not a point"),
         ("point", "", "7", "it is not a point"),
-        ("text", "", "7", "it is not a string"),
+        ("text", "", "7", "it is a number, not a string"),
         ("inet", "", r#"{"a":1}"#, ""),
         ("text[]", "", "\"a\"", "it is not an array"),
         ("text[]", "", r#"["a","__debezium_unavailable_value"]"#, "it holds the placeholder among others"),
@@ -381,7 +381,10 @@ fn a_double_for_a_single_precision_column_has_to_be_one() {
 
     assert_eq!(read_as("real", double, "0.5"), Ok(Value::Float(0.5)));
     let inexact = read_as("real", double, "0.1").unwrap_err();
-    assert_eq!(inexact, "column `c`: a double value does not fit real: it has more digits than the column holds");
+    assert_eq!(
+        inexact,
+        "column `c`: the value, read as double, does not fit real: it has more digits than the column holds"
+    );
     assert_eq!(read_as("real", r#"{"type":"float"}"#, "0.1"), Ok(Value::Float(f64::from(0.1_f32))));
 }
 

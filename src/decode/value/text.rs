@@ -13,7 +13,6 @@ use crate::decode::{
 };
 
 const TOO_LONG: Misfit = Misfit::Value("it has more characters than the column holds");
-const NOT_TEXT: Misfit = Misfit::Value("it is not a string");
 
 /// Reads a string into a column of any type that has a text form.
 pub(super) fn read(column: &ColumnType, raw: &RawValue, reading: Reading<'_>) -> Result<Value, Misfit> {
@@ -62,8 +61,21 @@ fn other_than_string(column: &ColumnType, raw: &RawValue) -> Result<Value, Misfi
         | (ColumnType::Other(_), Kind::Number | Kind::Bool | Kind::Array) => Ok(Value::Text(raw.get().into())),
         (ColumnType::Decimal(_) | ColumnType::Money(_), Kind::Number) => number::decimal_text(column, raw),
         (ColumnType::Other(_), Kind::Object) => point(column, raw).or_else(|_| geometry(column, raw)),
-        _ => Err(NOT_TEXT),
+        _ => Err(not_text(raw)),
     }
+}
+
+/// Says what stands where a string should.
+fn not_text(raw: &RawValue) -> Misfit {
+    Misfit::Value(match Kind::of(raw) {
+        Kind::Null => "it is null, not a string",
+        Kind::Bool => "it is true or false, not a string",
+        Kind::Number => "it is a number, not a string",
+        // It was found to be JSON: only its escapes may make no text.
+        Kind::String => "it is a string that is no text: `\\u` escapes half a character",
+        Kind::Array => "it is an array, not a string",
+        Kind::Object => "it is an object, not a string",
+    })
 }
 
 fn boxed(text: Cow<'_, str>) -> Box<str> {

@@ -205,11 +205,11 @@ impl Sink for MemorySink {
         Ok(done.into_values().collect())
     }
 
-    async fn expire_removed(&self, keep: Duration) -> Result<u64, SinkError> {
+    async fn expire_removed(&self, name: &str, keep: Duration) -> Result<u64, SinkError> {
         let mut store = self.store();
         store.reach("forget removed rows")?;
         let (before, oldest) = (store.removed.len(), store.now.saturating_sub(micros(keep)));
-        store.removed.retain(|copy| copy.at >= oldest);
+        store.removed.retain(|copy| copy.lane.name != name || copy.at >= oldest);
         Ok((before - store.removed.len()) as u64)
     }
 }

@@ -258,7 +258,7 @@ fn a_sink_that_is_down_answers_nothing_and_forgets_nothing() {
     let classes = [
         ready(sink.describe(&TableName::new("contract", ITEMS))).unwrap_err().class,
         ready(sink.claim(&lane_id())).unwrap_err().class,
-        ready(sink.expire_removed(Duration::ZERO)).unwrap_err().class,
+        ready(sink.expire_removed("w", Duration::ZERO)).unwrap_err().class,
         ready(lane.committed()).unwrap_err().class,
         ready(lane.begin(Some(&state(10)))).unwrap_err().class,
     ];

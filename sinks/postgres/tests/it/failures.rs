@@ -206,3 +206,20 @@ async fn behind_a_pooler_in_transaction_mode_no_statement_is_kept_and_no_setting
 
     assert_eq!(db.rows("SELECT * FROM seen").await, ["0|off"]);
 }
+
+#[tokio::test]
+async fn the_loss_of_the_programs_own_schema_is_told_as_such() {
+    let mut db = Db::new("CREATE TABLE t (id int PRIMARY KEY, v text)").await;
+    let mut bench = Bench::new(&db, "t").await;
+    bench.write([(int(1), upsert([Value::Int(1), text("a")]))]).await;
+
+    db.run("DROP SCHEMA sink_repair CASCADE").await;
+    let own = bench.error([(int(2), upsert([Value::Int(2), text("b")]))]).await;
+    let expired = bench.sink.expire_removed("test", std::time::Duration::ZERO).await.unwrap_err();
+
+    for error in [own, expired] {
+        assert_eq!((error.class, error.code.as_deref()), (ErrorClass::Configuration, Some("42P01")));
+        let hint = error.hint.unwrap();
+        assert!(hint.starts_with("the worker's own tables are gone"), "{hint}");
+    }
+}

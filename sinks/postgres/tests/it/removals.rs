@@ -1,8 +1,8 @@
 use std::time::Duration;
 
 use sink_api::{
-    KeyList, Offset, ReadId, Removal, RemovalBudget, Rule, Sink, SinkLane, StatementKind, StatementRow, UndoSelector,
-    Undone, Unit, Value, Verdict,
+    ErrorClass, KeyList, LaneId, Offset, ReadId, Removal, RemovalBudget, Rule, Sink, SinkLane, StatementKind,
+    StatementRow, UndoSelector, Undone, Unit, Value, Verdict,
 };
 
 use crate::{
@@ -160,7 +160,7 @@ async fn the_budget_counts_removals_of_the_last_day_by_all_lanes_whatever_is_for
     let other = bench.sink.claim(&crate::fixture::lane_id("other")).await.unwrap().lane;
     let mut other = Bench { sink: bench.sink.clone(), table: bench.table.clone(), lane: other, state: None };
     other.remove(&[int(3)], "r2").await;
-    assert_eq!(bench.sink.expire_removed(Duration::ZERO).await.unwrap(), 3);
+    assert_eq!(bench.sink.expire_removed("test", Duration::ZERO).await.unwrap(), 3);
     assert_eq!(
         budget(&mut bench).await,
         RemovalBudget { removed_last_day: 3, rows: 7, streams: Vec::new(), fed: false }
@@ -207,17 +207,83 @@ async fn the_rows_of_large_and_of_partitioned_tables_are_estimated() {
 }
 
 #[tokio::test]
-async fn copies_are_forgotten_by_age() {
+async fn copies_are_forgotten_by_age_and_by_the_worker_that_made_them() {
     let mut db = Db::new(TABLE).await;
     let mut bench = Bench::new(&db, "t").await;
     bench.remove(&[int(1), int(2)], "old").await;
+    let id = LaneId { name: "another".into(), ..crate::fixture::lane_id("orders") };
+    let lane = bench.sink.claim(&id).await.unwrap().lane;
+    let mut other = Bench { sink: bench.sink.clone(), table: bench.table.clone(), lane, state: None };
+    other.remove(&[int(4)], "another's").await;
     db.run("UPDATE sink_repair.removed SET removed_at = removed_at - interval '8 days'").await;
     bench.remove(&[int(3)], "new").await;
 
-    assert_eq!(bench.sink.expire_removed(Duration::from_secs(7 * 86_400)).await.unwrap(), 2);
-    assert_eq!(bench.sink.expire_removed(Duration::from_secs(7 * 86_400)).await.unwrap(), 0);
+    assert_eq!(bench.sink.expire_removed("test", Duration::from_secs(7 * 86_400)).await.unwrap(), 2);
+    assert_eq!(bench.sink.expire_removed("test", Duration::from_secs(7 * 86_400)).await.unwrap(), 0);
 
-    assert_eq!(db.rows("SELECT read_id FROM sink_repair.removed").await, ["new"]);
+    assert_eq!(db.rows("SELECT read_id FROM sink_repair.removed ORDER BY id").await, ["another's", "new"]);
+}
+
+#[tokio::test]
+async fn a_table_is_known_by_itself_or_by_copies_of_its_rows() {
+    let mut db = Db::new(TABLE).await;
+    let mut bench = Bench::new(&db, "t").await;
+    let sink = bench.sink.clone();
+
+    assert!(sink.knows_table(&public("t")).await.unwrap());
+    assert!(!sink.knows_table(&public("T")).await.unwrap());
+    bench.remove(&[int(1)], "r").await;
+    db.run("ALTER TABLE t RENAME TO another").await;
+    assert!(sink.knows_table(&public("t")).await.unwrap());
+    db.run("DELETE FROM sink_repair.removed").await;
+    assert!(!sink.knows_table(&public("t")).await.unwrap());
+}
+
+/// Removes rows 1 to 3 under a delete trigger with this body.
+async fn removed_under(body: &str) -> (Db, Result<u64, sink_api::SinkError>) {
+    let db = Db::new(&format!(
+        "{TABLE};
+         CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {body} END $$;
+         CREATE TRIGGER keeper BEFORE DELETE ON t FOR EACH ROW EXECUTE FUNCTION f()"
+    ))
+    .await;
+    let mut bench = Bench::new(&db, "t").await;
+    let table = bench.table.clone();
+    let mut unit = bench.lane.begin(None).await.unwrap();
+    let keys = keys(&[int(1), int(2), int(3), int(99)]);
+    let removal = Removal { table: &table, keys: &keys, read_id: &ReadId("r".into()), offset: Offset(1) };
+    let removed = match unit.remove(&removal).await {
+        Ok(removed) => unit.commit(&state(1)).await.map(|()| removed),
+        Err(error) => Err(error),
+    };
+    (db, removed)
+}
+
+#[tokio::test]
+async fn a_removal_that_a_trigger_prevents_is_an_error_and_no_half_of_it_is_done() {
+    let gone_and_kept = "SELECT (SELECT count(*) FROM t) || ' ' || (SELECT count(*) FROM sink_repair.removed)";
+
+    for (body, kept) in [
+        ("RETURN NULL;", 3),
+        ("IF OLD.id = 2 THEN RETURN NULL; END IF; RETURN OLD;", 1),
+        ("UPDATE t SET v = 'deleted' WHERE id = OLD.id; RETURN NULL;", 3),
+    ] {
+        let (mut db, removed) = removed_under(body).await;
+
+        let error = removed.unwrap_err();
+        assert_eq!(error.class, ErrorClass::Data);
+        assert_eq!(
+            error.message,
+            format!(
+                "remove orphans from public.t: the table kept {kept} of 4 rows: trigger \"keeper\" on t fires on DELETE"
+            )
+        );
+        assert_eq!(db.one(gone_and_kept).await, "10 0");
+    }
+
+    let (mut db, removed) = removed_under("RETURN OLD;").await;
+    assert_eq!(removed.unwrap(), 3);
+    assert_eq!(db.one(gone_and_kept).await, "7 3");
 }
 
 fn statement(read_id: &str, verdict: Verdict) -> StatementRow {

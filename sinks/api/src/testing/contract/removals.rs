@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     Fixture, ITEMS,
-    rig::{Rig, item, item_key, item_keys, line_keys, read_id, table, text},
+    rig::{Rig, item, item_key, item_keys, lane, line_keys, read_id, table, text},
 };
 use crate::{MergedChange, Offset, Removal, Row, Sink, UndoSelector, Undone, Unit, Value};
 
@@ -122,11 +122,16 @@ pub(super) async fn copies_are_forgotten_when_they_are_old(fixture: &impl Fixtur
     rig.remove_items("old", &[1, 2]).await;
     fixture.age(2 * DAY).await;
     rig.remove_items("new", &[3]).await;
-    let expire = async |keep| fixture.sink().expire_removed(keep).await.expect("the sink is there");
+    let name = lane(0).name;
+    let expire_of =
+        async |name: &str, keep| fixture.sink().expire_removed(name, keep).await.expect("the sink is there");
+    let expire = async |keep| expire_of(&name, keep).await;
 
+    let others = expire_of("another", Duration::ZERO).await;
     let (too_young, old, again) = (expire(3 * DAY).await, expire(DAY).await, expire(DAY).await);
     let undone = undo(fixture, UndoSelector::Table { table: table(ITEMS), since: 0 }).await;
 
+    assert_eq!(others, 0, "copies are forgotten by those who made them");
     assert_eq!((too_young, old, again), (0, 2, 0));
     assert_eq!(restored(&undone), 1);
     assert_eq!(rig.ids_now().await, [3, 4]);
