@@ -169,8 +169,8 @@ fn not_ready(status: &Status) -> Vec<String> {
         let why = match &lane.state {
             LaneState::Running | LaneState::CaughtUp => return None,
             LaneState::Starting | LaneState::ReadingMemory => String::new(),
-            LaneState::Waiting { why, hint: Some(hint), .. } => format!(": {why} ({hint})"),
-            LaneState::Waiting { why, .. } => format!(": {why}"),
+            LaneState::Waiting { on, why, hint: Some(hint), .. } => format!(" for {}: {why} ({hint})", on.name()),
+            LaneState::Waiting { on, why, .. } => format!(" for {}: {why}", on.name()),
             LaneState::Stopped { what, .. } => format!(": {what}"),
         };
         Some(format!("{}-{}: {}{why}", lane.topic, lane.partition, lane.state.name()))
@@ -185,7 +185,7 @@ mod tests {
     use sink_api::Partition;
 
     use super::*;
-    use crate::clock::UnixMillis;
+    use crate::{clock::UnixMillis, status::Awaited};
 
     struct Worker {
         pages: Pages,
@@ -228,8 +228,8 @@ mod tests {
         assert_eq!(worker.get("/readyz").await, (503, "t-1: starting\n".to_owned()));
 
         let why = "write public.orders: connection refused".to_owned();
-        waiting.state(LaneState::Waiting { since: UnixMillis(0), why, hint: None, attempts: 3 });
-        let answer = "t-1: waiting: write public.orders: connection refused\n";
+        waiting.state(LaneState::Waiting { on: Awaited::Sink, since: UnixMillis(0), why, hint: None, attempts: 3 });
+        let answer = "t-1: waiting for the sink: write public.orders: connection refused\n";
         assert_eq!(worker.get("/readyz").await, (503, answer.to_owned()));
 
         waiting.state(LaneState::CaughtUp);

@@ -14,6 +14,7 @@ use crate::{
     decode::{BadRecord, Stage},
     retry::Backoff,
     statement::{NOT_IN_TIME, REFUSED_BY_SINK},
+    status::Awaited,
     stream::{Unit, Work},
 };
 
@@ -90,7 +91,7 @@ impl<S: Sink, O: Outlet> Writer<S, O> {
             };
             attempts += 1;
             let error = SinkError::new(ErrorClass::Transient, format!("park the record at offset {offset}: {error}"));
-            self.wait(&error, attempts, &mut backoff).await;
+            self.wait(Awaited::Kafka, &error, attempts, &mut backoff).await;
         }
         self.waits.send_if_modified(|wait| wait.take().is_some());
         self.done.parked.push((offset, bad));

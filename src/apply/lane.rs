@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     feeds::Feeds,
+    known::KnownTables,
     observer::Observer,
     ports::{Delivery, Held, Outlet, RecordStream},
     report::Report,
@@ -57,6 +58,8 @@ pub enum LaneEnd {
     CaughtUp,
     /// Another worker owns the partition; nothing was written.
     Fenced(String),
+    /// A table of the sink has changed so that the records must be decoded anew: the lane begins again at its frontier.
+    Outdated(String),
     /// A person must act.
     Failed {
         /// What happened.
@@ -76,6 +79,7 @@ pub struct Lane<S: Sink, R, O> {
     pub(super) observer: Observer,
     pub(super) waits: watch::Receiver<Option<Wait>>,
     pub(super) decoder: Decoder,
+    pub(super) known: KnownTables,
     pub(super) feeds: Feeds,
     pub(super) requests: Requests,
     pub(super) sequencer: Sequencer,
@@ -98,6 +102,9 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
     /// Runs until the partition is given back, everything is done or a person must act.
     pub async fn run(mut self, stop: CancellationToken) -> LaneEnd {
         let end = self.work(stop).await;
+        if matches!(end, LaneEnd::Outdated(_)) {
+            self.send_last_requests().await;
+        }
         self.observer.ended(&end);
         end
     }
@@ -216,7 +223,6 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
         match result {
             Ok(mut report) => {
                 self.records.commit(unit.next_offset);
-                report.refreshed.iter().for_each(|shape| self.decoder.learn(Arc::clone(shape)));
                 self.observer.committed(&report, unit.next_offset, &unit.timestamps);
                 for (_, bad) in &report.parked {
                     self.sequencer.parked(bad);
@@ -227,10 +233,11 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
                 if self.outlet.can_request() {
                     self.requests.take(&self.id, &self.feeds, &mut report);
                 }
-                Ok(())
+                std::mem::take(&mut report.refreshed).into_iter().try_for_each(|shape| self.meet(shape))
             }
             Err(Stop::Taken) => Err(LaneEnd::Stopped),
             Err(Stop::Fenced(what)) => Err(LaneEnd::Fenced(what)),
+            Err(Stop::Outdated(what)) => Err(LaneEnd::Outdated(what)),
             Err(Stop::Failed { what, hint }) => Err(LaneEnd::Failed { what: format!("{}: {what}", self.id), hint }),
         }
     }
@@ -253,10 +260,14 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
                 }
             }
         }
-        // What is missing is known now; who takes the partition over finds it only with the next pass.
+        self.send_last_requests().await;
+        LaneEnd::Stopped
+    }
+
+    /// What is missing is known now; who works on the partition next finds it only with the next pass.
+    async fn send_last_requests(&mut self) {
         let asking = self.requests.send_all(&self.outlet, &self.id, &mut self.observer);
         let _ = tokio::time::timeout(LAST_REQUESTS, asking).await;
-        LaneEnd::Stopped
     }
 }
 

@@ -7,6 +7,7 @@ mod feeds;
 mod hints;
 mod isolate;
 mod kafka_port;
+mod known;
 mod lane;
 mod observer;
 mod ports;
@@ -20,7 +21,7 @@ mod take;
 mod tests;
 mod writer;
 
-use crate::retry::Backoff;
+use crate::{retry::Backoff, status::Awaited};
 use observer::Observer;
 use sink_api::{ErrorClass, SinkError};
 
@@ -46,6 +47,7 @@ async fn patiently<T, F: Future<Output = Result<T, SinkError>>>(
                 let (attempts, delay_ms) = (backoff.failures(), delay.as_millis() as u64);
                 tracing::warn!(error = %error, attempts, delay_ms, "waiting");
                 observer.waiting(Some(&Wait {
+                    on: Awaited::Sink,
                     error: error.to_string(),
                     hint: error.hint,
                     code: error.code,

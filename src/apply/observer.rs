@@ -5,14 +5,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sink_api::{ErrorClass, HeldStatement, LaneId, Offset, StatementRow, TableName, Verdict, Written};
+use sink_api::{ErrorClass, HeldStatement, LaneId, NotNative, Offset, StatementRow, TableName, Verdict, Written};
 use tracing::{debug, error, info, warn};
 
 use super::{lane::LaneEnd, ports::Request, report::Report, writer::Wait};
 use crate::{
     clock::UnixMillis,
     metrics::{LaneMetrics, Metrics, SparedKeys},
-    status::{LaneState, LaneStatus, Progress},
+    status::{Awaited, LaneState, LaneStatus, Progress},
     stream::Sequencer,
 };
 
@@ -26,7 +26,7 @@ pub(super) struct Observer {
     last_record: Option<UnixMillis>,
     open_windows: usize,
     unit_since: Option<(Instant, UnixMillis)>,
-    waiting_since: Option<UnixMillis>,
+    waiting_since: Option<(Awaited, UnixMillis)>,
     reading_memory: bool,
 }
 
@@ -105,17 +105,21 @@ impl Observer {
         self.publish();
     }
 
-    /// The lane waits for the sink, or waits no longer.
+    /// The lane waits for the sink or for Kafka, or waits no longer.
     pub(super) fn waiting(&mut self, wait: Option<&Wait>) {
         match wait {
             Some(wait) => {
-                self.counters.retry(ErrorClass::Transient);
-                let since = *self.waiting_since.get_or_insert_with(UnixMillis::now);
+                if wait.on == Awaited::Sink {
+                    self.counters.retry(ErrorClass::Transient);
+                }
+                let before = self.waiting_since.filter(|(on, _)| *on == wait.on);
+                let (on, since) = before.unwrap_or_else(|| (wait.on, UnixMillis::now()));
+                self.waiting_since = Some((on, since));
                 let (why, hint) = (wait.error.clone(), wait.hint.clone());
-                self.status.state(LaneState::Waiting { since, why, hint, attempts: wait.attempts });
+                self.status.state(LaneState::Waiting { on, since, why, hint, attempts: wait.attempts });
             }
             None => {
-                if let Some(since) = self.waiting_since.take() {
+                if let Some((_, since)) = self.waiting_since.take() {
                     let seconds = UnixMillis::now().since(since).as_secs();
                     info!(lane = %self.lane, seconds, "no longer waiting");
                     self.status.state(LaneState::Running);
@@ -135,6 +139,12 @@ impl Observer {
                 error!(lane = %self.lane, kind = request.kind.as_str(), keys = request.keys, error, "repair request not sent; the next pass finds its keys again");
             }
         }
+    }
+
+    /// Ranges of a table's keys cannot be evaluated, so statements of them are refused.
+    pub(super) fn unordered(&self, table: &TableName, why: &NotNative) {
+        let (reason, hint) = (&why.reason, why.hint.as_deref().unwrap_or_default());
+        warn!(lane = %self.lane, %table, reason, hint, "statements of ranges of this table are refused");
     }
 
     /// So many keys of a table were asked for twice and did not come; none any more, if it is 0.
@@ -158,6 +168,9 @@ impl Observer {
             }
             LaneEnd::Fenced(what) => {
                 warn!(lane = %self.lane, reason = what, "another worker has taken the partition; nothing was written");
+            }
+            LaneEnd::Outdated(what) => {
+                info!(lane = %self.lane, frontier = %self.frontier, reason = what, "lane begins again at its frontier");
             }
             LaneEnd::Failed { what, hint } => {
                 error!(lane = %self.lane, reason = what, hint, "lane stopped");

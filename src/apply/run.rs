@@ -17,6 +17,7 @@ use super::{
     feeds::Feeds,
     hints,
     kafka_port::{KafkaOutlet, KafkaRecords},
+    known::KnownTables,
     lane::{Lane, LaneEnd, LaneSettings},
     observer::Observer,
     patiently,
@@ -109,6 +110,19 @@ impl<S: Sink> Worker<S> {
 
     /// Runs one lane from its assignment to its end.
     async fn lane(self: Arc<Worker<S>>, assignment: Assignment) -> LaneEnd {
+        let assignment = Arc::new(assignment);
+        loop {
+            match self.life(&assignment).await {
+                LaneEnd::Outdated(_) if self.stop.is_cancelled() => return LaneEnd::Stopped,
+                // Its frontier is the sink's, so what a restarted worker would do can be done here as well.
+                LaneEnd::Outdated(_) => {}
+                end => return end,
+            }
+        }
+    }
+
+    /// Runs a lane from its frontier to its end, or until it has to begin again.
+    async fn life(&self, assignment: &Arc<Assignment>) -> LaneEnd {
         let description = match assignment.describe().await {
             Ok(description) => description,
             Err(_) => return LaneEnd::Stopped,
@@ -127,7 +141,7 @@ impl<S: Sink> Worker<S> {
             // First: a partition that is being taken needs no place any more.
             biased;
             _ = taken => Err(LaneEnd::Stopped),
-            prepared = self.prepare(&assignment, &id, description.partitions, &mut observer) => prepared,
+            prepared = self.prepare(assignment, &id, description.partitions, &mut observer) => prepared,
         };
         let (claimed, held, records, plan) = match prepared {
             Ok(prepared) => prepared,
@@ -140,7 +154,7 @@ impl<S: Sink> Worker<S> {
         observer.held(&held);
         let sequencer = Sequencer::new(plan.start, self.limits);
         let (waits, waited) = watch::channel(None);
-        let outlet = self.outlet(&partition, assignment);
+        let outlet = self.outlet(&partition, Arc::clone(assignment));
         let writer = Writer::new(
             self.sink.clone(),
             claimed.lane,
@@ -159,6 +173,7 @@ impl<S: Sink> Worker<S> {
             observer,
             waits: waited,
             decoder: Decoder::new(Arc::clone(&self.decode), &partition.topic).carrying(claimed.sources),
+            known: KnownTables::default(),
             feeds: Feeds::default(),
             requests: Requests::new(Pace::default()),
             sequencer,
@@ -243,7 +258,7 @@ impl<S: Sink> Worker<S> {
         Ok((claimed, held, records, plan))
     }
 
-    fn outlet(&self, partition: &kafka::TopicPartition, assignment: Assignment) -> KafkaOutlet {
+    fn outlet(&self, partition: &kafka::TopicPartition, assignment: Arc<Assignment>) -> KafkaOutlet {
         let settings = &self.settings;
         KafkaOutlet {
             worker: settings.name.as_str().into(),
@@ -251,7 +266,7 @@ impl<S: Sink> Worker<S> {
             client: Arc::clone(&self.client),
             producer: Arc::clone(&self.producer),
             partition: partition.clone(),
-            assignment: Arc::new(assignment),
+            assignment,
             dead_letter_topic: settings.dead_letter.as_ref().map(|dead_letter| dead_letter.topic.as_str().into()),
             signal: settings.signal.as_ref().map(|signal| (signal.topic.as_str().into(), signal.key.as_str().into())),
         }
@@ -271,7 +286,7 @@ impl Tally {
             LaneEnd::CaughtUp => self.caught_up += 1,
             LaneEnd::Failed { what, hint } => self.failed.push(format!("{what}\nhint: {hint}")),
             // The group gives the partition to whom it wants.
-            LaneEnd::Stopped | LaneEnd::Fenced(_) => {}
+            LaneEnd::Stopped | LaneEnd::Fenced(_) | LaneEnd::Outdated(_) => {}
         }
     }
 

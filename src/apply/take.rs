@@ -1,12 +1,16 @@
 //! From records to a unit of work: decode, sequence, gather; the sink is asked for the tables that a record needs.
 
-use sink_api::{Offset, Sink, SinkError, TableName};
+use std::sync::Arc;
+
+use sink_api::{Offset, Sink, SinkError, StatementKind, TableName, TableShape};
 
 use super::{
     hints,
     isolate::BAD_RECORD_HINT,
+    known::Met,
     lane::{Lane, LaneEnd},
     ports::{Outlet, RecordStream},
+    writer::outdated,
 };
 use crate::{
     decode::{BadRecord, Damaged, DecodeError, Event},
@@ -86,20 +90,27 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
         let mut refreshed: Option<TableName> = None;
         loop {
             match self.decoder.decode(record) {
-                Ok(event) => return Ok(Ok(event)),
+                Ok(event) => match unordered(&event).filter(|table| refreshed.as_ref() != Some(*table)).cloned() {
+                    // An index may have been made meanwhile that gives its keys the order.
+                    Some(table) => {
+                        self.learn_again(&table, record).await?;
+                        refreshed = Some(table);
+                    }
+                    None => return Ok(Ok(event)),
+                },
                 Err(DecodeError::Bad(bad)) => {
                     // What does not fit may fit the table as it is now.
                     let table = bad.table.as_deref().and_then(|source| self.decoder.sink_of(source)).cloned();
                     match table.filter(|table| refreshed.as_ref() != Some(table)) {
                         Some(table) => {
-                            self.learn(&table).await.map_err(|error| self.sink_failed(record, error))?;
+                            self.learn_again(&table, record).await?;
                             refreshed = Some(table);
                         }
                         None => return Ok(Err(bad)),
                     }
                 }
-                Err(DecodeError::NeedsTable { table, refused }) => match (self.learn(&table).await, refused) {
-                    (Ok(()), _) => {}
+                Err(DecodeError::NeedsTable { table, refused }) => match (self.describe(&table).await, refused) {
+                    (Ok(shape), _) => self.meet(shape)?,
                     (Err(error), Some(refused)) => {
                         self.decoder.refused(&table);
                         return Ok(Ok(Event::Damaged(Damaged {
@@ -110,7 +121,7 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
                     (Err(error), None) => return Err(self.sink_failed(record, error)),
                 },
                 Err(DecodeError::Setup { table: Some(table), .. }) if refreshed.as_ref() != Some(&table) => {
-                    self.learn(&table).await.map_err(|error| self.sink_failed(record, error))?;
+                    self.learn_again(&table, record).await?;
                     refreshed = Some(table);
                 }
                 Err(DecodeError::Setup { reason, hint, .. }) => {
@@ -123,8 +134,24 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
         }
     }
 
-    async fn learn(&mut self, table: &TableName) -> Result<(), SinkError> {
-        let shape = super::patiently(&mut self.observer, || self.sink.describe(table)).await?;
+    async fn describe(&mut self, table: &TableName) -> Result<Arc<TableShape>, SinkError> {
+        super::patiently(&mut self.observer, || self.sink.describe(table)).await
+    }
+
+    async fn learn_again(&mut self, table: &TableName, record: &Record) -> Result<(), LaneEnd> {
+        let shape = self.describe(table).await.map_err(|error| self.sink_failed(record, error))?;
+        self.meet(shape)
+    }
+
+    /// Takes the shape of a table, by which records are decoded from now on.
+    pub(super) fn meet(&mut self, shape: Arc<TableShape>) -> Result<(), LaneEnd> {
+        match self.known.meet(&shape) {
+            Met::KeyChanged => {
+                return Err(LaneEnd::Outdated(outdated(&shape.name, "its primary key is another one")));
+            }
+            Met::Taken { unordered: Some(why) } => self.observer.unordered(&shape.name, &why),
+            Met::Taken { unordered: None } => {}
+        }
         self.decoder.learn(shape);
         Ok(())
     }
@@ -146,4 +173,12 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
             hint: BAD_RECORD_HINT.to_owned(),
         }
     }
+}
+
+/// Returns the table whose key stands against a statement of a range of it, if it does.
+fn unordered(event: &Event) -> Option<&TableName> {
+    let Event::Part(part) = event else { return None };
+    let claim = &part.claim;
+    let is_ranged = matches!(claim.kind, StatementKind::Chunk | StatementKind::ChunkInfo);
+    (is_ranged && claim.read.table.range_order().is_err()).then_some(&claim.read.table.name)
 }

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use sink_api::{ErrorClass, Key, LaneState, Sink, SinkError, SinkLane, TableShape, Unit as _};
+use sink_api::{ErrorClass, Key, LaneState, Sink, SinkError, SinkLane, TableName, TableShape, Unit as _};
 
 use super::{
     barrier::{self, Barrier, Rules},
@@ -13,6 +13,7 @@ use super::{
 use crate::{
     metrics::SparedKeys,
     retry::Backoff,
+    status::Awaited,
     stream::{Unit, Work, merge},
 };
 
@@ -32,10 +33,12 @@ pub struct Writer<S: Sink, O> {
     pub(super) waits: tokio::sync::watch::Sender<Option<Wait>>,
 }
 
-/// Why a lane waits for its sink.
+/// Why a lane waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// What the sink said.
+    /// For whom.
+    pub on: Awaited,
+    /// What they said.
     pub error: String,
     /// What to do about it, if anything.
     pub hint: Option<String>,
@@ -52,6 +55,8 @@ pub enum Stop {
     Taken,
     /// Another worker owns the partition now.
     Fenced(String),
+    /// A table of the sink has changed so that the records must be decoded anew.
+    Outdated(String),
     /// A person must act.
     Failed {
         /// What happened, with table and offset where they are known.
@@ -124,14 +129,14 @@ impl<S: Sink, O: Outlet> Writer<S, O> {
                 unit.partitions(self.partition_count().await?);
             }
             let mut done = Report::default();
-            let error = match self.attempt(unit, &mut done).await? {
+            let Hitch { on, error } = match self.attempt(unit, &mut done).await? {
                 Ok(()) => {
                     self.advance(&unit.end);
                     self.done.absorb(done);
                     self.waits.send_if_modified(|wait| wait.take().is_some());
                     return Ok(Ok(()));
                 }
-                Err(error) => error,
+                Err(hitch) => hitch,
             };
             if error.class != ErrorClass::Transient {
                 self.waits.send_if_modified(|wait| wait.take().is_some());
@@ -139,7 +144,7 @@ impl<S: Sink, O: Outlet> Writer<S, O> {
             }
             attempts += 1;
             too_long = if timed_out(&error) { too_long + 1 } else { 0 };
-            self.wait(&error, attempts, &mut backoff).await;
+            self.wait(on, &error, attempts, &mut backoff).await;
             // The commit may have taken effect before its answer was lost.
             if self.settle(unit, &mut backoff, &mut attempts).await? {
                 self.done.absorb(done);
@@ -172,7 +177,7 @@ impl<S: Sink, O: Outlet> Writer<S, O> {
                 }
                 Err(error) if error.class == ErrorClass::Transient => {
                     *attempts += 1;
-                    self.wait(&error, *attempts, backoff).await;
+                    self.wait(Awaited::Sink, &error, *attempts, backoff).await;
                 }
                 Err(error) if error.class == ErrorClass::Fenced => return Err(Stop::Fenced(error.to_string())),
                 Err(error) => return Err(failed(&error, unit)),
@@ -186,33 +191,38 @@ impl<S: Sink, O: Outlet> Writer<S, O> {
         let mut attempts = 0;
         loop {
             match count_now(&mut self.outlet).await? {
-                Ok(count) => return Ok(count),
+                Ok(count) => {
+                    if attempts > 0 {
+                        self.waits.send_if_modified(|wait| wait.take().is_some());
+                    }
+                    return Ok(count);
+                }
                 Err(error) => {
                     attempts += 1;
-                    self.wait(&error, attempts, &mut backoff).await;
+                    self.wait(Awaited::Kafka, &error, attempts, &mut backoff).await;
                 }
             }
         }
     }
 
     /// Does the unit's work and commits it.
-    async fn attempt(&mut self, unit: &Unit, report: &mut Report) -> Result<Result<(), SinkError>, Stop> {
+    async fn attempt(&mut self, unit: &Unit, report: &mut Report) -> Result<Result<(), Hitch>, Stop> {
         let mut open = match self.lane.begin(self.committed.as_ref()).await {
             Ok(open) => open,
-            Err(error) => return Ok(Err(error)),
+            Err(error) => return Ok(Err(error.into())),
         };
         if let Err(error) = Self::work(&mut open, unit, &self.rules, report).await {
-            return Ok(Err(error));
+            return Ok(Err(error.into()));
         }
         if unit.has_statements() {
             // The sink may have waited for a lock meanwhile. While the count is the first one, no other lane has written.
             match count_now(&mut self.outlet).await? {
                 Ok(now) if now == unit.end.partition_count => {}
-                Ok(now) => return Ok(Err(keys_moved(unit.end.partition_count, now))),
-                Err(error) => return Ok(Err(error)),
+                Ok(now) => return Ok(Err(keys_moved(unit.end.partition_count, now).into())),
+                Err(error) => return Ok(Err(Hitch { on: Awaited::Kafka, error })),
             }
         }
-        Ok(open.commit(&unit.end).await)
+        Ok(open.commit(&unit.end).await.map_err(Hitch::from))
     }
 
     /// Does the unit's work.
@@ -270,10 +280,11 @@ impl<S: Sink, O: Outlet> Writer<S, O> {
     }
 
     /// Shows that the lane waits, and waits.
-    pub(super) async fn wait(&mut self, error: &SinkError, attempts: u32, backoff: &mut Backoff) {
+    pub(super) async fn wait(&mut self, on: Awaited, error: &SinkError, attempts: u32, backoff: &mut Backoff) {
         let delay = backoff.next(rand::random(), error.retry_after);
         tracing::warn!(error = %error, attempts, delay_ms = delay.as_millis() as u64, "waiting");
         self.waits.send_replace(Some(Wait {
+            on,
             error: error.to_string(),
             hint: error.hint.clone(),
             code: error.code.clone(),
@@ -288,10 +299,7 @@ impl<S: Sink, O: Outlet> Writer<S, O> {
         for table in unit.tables() {
             let shape = self.describe(&table, unit).await?;
             if *shape != *table {
-                unit.refit(&shape).map_err(|reason| Stop::Failed {
-                    what: format!("{} has changed: {reason}", table.name),
-                    hint: "make the sink's table fit the stream again, then restart the worker".to_owned(),
-                })?;
+                unit.refit(&shape).map_err(|reason| Stop::Outdated(outdated(&table.name, &reason)))?;
                 self.done.refreshed.push(shape);
                 changed = true;
             }
@@ -311,12 +319,29 @@ impl<S: Sink, O: Outlet> Writer<S, O> {
                 }
                 Err(error) if error.class == ErrorClass::Transient => {
                     attempts += 1;
-                    self.wait(&error, attempts, &mut backoff).await;
+                    self.wait(Awaited::Sink, &error, attempts, &mut backoff).await;
                 }
                 Err(error) => return Err(failed(&error, unit)),
             }
         }
     }
+}
+
+/// What came in the way of a try, and who has to answer before the next one can do better.
+struct Hitch {
+    on: Awaited,
+    error: SinkError,
+}
+
+impl From<SinkError> for Hitch {
+    fn from(error: SinkError) -> Hitch {
+        Hitch { on: Awaited::Sink, error }
+    }
+}
+
+/// Says that a table is another one than records were decoded for.
+pub(super) fn outdated(table: &TableName, how: &str) -> String {
+    format!("{table} has changed: {how}")
 }
 
 /// How long Kafka may take to say how many partitions a topic has.
@@ -332,7 +357,7 @@ async fn count_now(outlet: &mut impl Outlet) -> Result<Result<i32, SinkError>, S
             let what = format!(
                 "Kafka does not say within {within} s how many partitions the topic has, and there are statements to judge"
             );
-            Ok(Err(SinkError::new(ErrorClass::Transient, what).hint("bring Kafka back")))
+            Ok(Err(SinkError::new(ErrorClass::Transient, what)))
         }
     }
 }

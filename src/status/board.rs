@@ -169,7 +169,7 @@ impl StatusBoard {
         let board = &self.0;
         let counters = self.counters();
         let mut live = self.live();
-        live.attention.retain(|item| item.held.is_some() || now.since(item.attention.last) < FORGOTTEN_AFTER);
+        live.attention.retain(|item| item.is_held() || now.since(item.attention.last) < FORGOTTEN_AFTER);
         let lanes: Vec<Lane> =
             live.lanes.iter().map(|((topic, partition), entry)| entry.lane(topic, *partition, now)).collect();
         let mut attention: Vec<Attention> = live.attention.iter().map(|item| item.attention.clone()).collect();
@@ -247,9 +247,7 @@ impl LaneStatus {
             at: now,
         };
         self.update(|entry| entry.last_statement = Some(last));
-        self.board.live().attention.retain(|item| {
-            !(self.owns(&item.attention) && item.held.as_ref().is_some_and(|held| statement.settles(held)))
-        });
+        self.board.live().attention.retain_mut(|item| !(self.owns(&item.attention) && item.settle(statement)));
         self.judged(statement, now);
     }
 
@@ -272,7 +270,7 @@ impl LaneStatus {
             hint: Some(hint),
             ..self.item(kind, reason.clone(), now)
         };
-        self.raise(Item { attention, held: (kind == AttentionKind::Held).then(|| statement.clone()) });
+        self.raise(Item::of(statement, attention));
     }
 
     /// Asks for attention to a record that was parked in the dead letter topic.
@@ -284,7 +282,7 @@ impl LaneStatus {
             hint: Some(hint.to_owned()),
             ..self.item(AttentionKind::DeadLettered, reason.to_owned(), now)
         };
-        self.raise(Item { attention, held: None });
+        self.raise(Item::without_statement(attention));
     }
 
     /// Asks for attention to the keys of `table` that were asked for and did not come; for none no more.
@@ -305,7 +303,7 @@ impl LaneStatus {
             hint: Some(hint.to_owned()),
             ..self.item(AttentionKind::Unobtainable, what, now)
         };
-        self.raise(Item { attention, held: None });
+        self.raise(Item::without_statement(attention));
     }
 
     fn item(&self, kind: AttentionKind, what: String, now: UnixMillis) -> Attention {
@@ -333,8 +331,7 @@ impl LaneStatus {
     fn raise(&self, item: Item) {
         let mut live = self.board.live();
         if let Some(earlier) = live.attention.iter_mut().find(|earlier| earlier.goes_with(&item)) {
-            let (since, count) = (earlier.attention.since, earlier.attention.count + 1);
-            *earlier = Item { attention: Attention { since, count, ..item.attention }, ..item };
+            earlier.count_in(item);
         } else if live.attention.len() < MOST_ITEMS {
             live.attention.push(item);
         } else {
@@ -359,7 +356,7 @@ impl Drop for LaneStatus {
         if mine.is_some_and(|entry| !matches!(entry.state, LaneState::Stopped { .. } | LaneState::CaughtUp)) {
             live.lanes.remove(&place);
             // Whoever has the partition next reads them from the sink.
-            live.attention.retain(|item| item.held.is_none() || !self.owns(&item.attention));
+            live.attention.retain(|item| !item.is_held() || !self.owns(&item.attention));
         }
     }
 }

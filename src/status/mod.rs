@@ -104,8 +104,10 @@ pub enum LaneState {
     ReadingMemory,
     /// Applying records as they come.
     Running,
-    /// Trying again and again, until the sink is back.
+    /// Trying again and again, until there is an answer.
     Waiting {
+        /// For whom.
+        on: Awaited,
         /// Since when.
         since: UnixMillis,
         /// What fails.
@@ -126,6 +128,26 @@ pub enum LaneState {
         /// What to do.
         hint: Option<String>,
     },
+}
+
+/// For whom a lane waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Awaited {
+    /// The sink.
+    Sink,
+    /// Kafka: for the partition count that a statement needs, or for the dead letter topic.
+    Kafka,
+}
+
+impl Awaited {
+    /// Returns its name for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Awaited::Sink => "the sink",
+            Awaited::Kafka => "Kafka",
+        }
+    }
 }
 
 impl LaneState {
@@ -207,7 +229,7 @@ pub struct Attention {
 pub enum AttentionKind {
     /// A lane has given up.
     LaneStopped,
-    /// The worker waits for Kafka, or for topics that do not exist.
+    /// The worker or a lane waits for Kafka, or the worker for topics that do not exist.
     KafkaDown,
     /// A lane waits for its sink.
     SinkDown,

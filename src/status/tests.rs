@@ -1,5 +1,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod attention;
+
 use std::{sync::Arc, time::Duration};
 
 use sink_api::{StatementRow, TableName, Verdict};
@@ -91,166 +93,6 @@ fn a_late_lane_cannot_touch_its_successor() {
 }
 
 #[test]
-fn a_sink_that_stays_away_needs_attention_once_for_all_lanes_and_until_it_is_back() {
-    let worker = worker();
-    let lanes: Vec<LaneStatus> = (0..3).map(|partition| worker.board.lane("t", Partition(partition))).collect();
-    for lane in &lanes {
-        lane.state(LaneState::Waiting { since: worker.now, why: "connect: refused".into(), hint: None, attempts: 4 });
-    }
-
-    assert_eq!(kinds(&worker.later(9_999)), []);
-    assert_eq!(kinds(&worker.later(10_000)), [(AttentionKind::SinkDown, 3)]);
-
-    lanes.iter().for_each(|lane| lane.state(LaneState::Running));
-    assert_eq!(kinds(&worker.later(10_000)), []);
-}
-
-#[test]
-fn a_lane_that_waits_says_what_to_do_where_it_knows_better_than_to_bring_the_sink_back() {
-    let worker = worker();
-    let lane = worker.board.lane("t", Partition(0));
-    let (why, hint) = ("write public.orders: permission denied".to_owned(), Some("GRANT it".to_owned()));
-    lane.state(LaneState::Waiting { since: worker.now, why, hint, attempts: 4 });
-
-    assert_eq!(worker.later(10_000).attention[0].hint.as_deref(), Some("GRANT it"));
-}
-
-#[test]
-fn kafka_that_stays_away_and_topics_that_do_not_exist_need_attention_until_they_are_there() {
-    let worker = worker();
-    let seen = |ms| {
-        let status = worker.later(ms);
-        let items = status.attention.iter().map(|item| (item.kind, item.what.clone()));
-        (items.collect::<Vec<_>>(), text::render(&status).contains("\nNothing needs attention.\n"))
-    };
-    worker.board.kafka(Some(Away::Silent("1/1 brokers are down".into())), worker.at(0));
-    worker.board.kafka(Some(Away::Silent("connection refused".into())), worker.at(5_000));
-
-    assert_eq!(seen(9_999), (vec![], true));
-    let silent = "Kafka does not answer: connection refused".to_owned();
-    assert_eq!(seen(10_000), (vec![(AttentionKind::KafkaDown, silent)], false));
-
-    worker.board.kafka(None, worker.at(11_000));
-    assert_eq!(seen(11_000), (vec![], true));
-
-    worker.board.kafka(Some(Away::NoTopics(vec!["a".into(), "b".into()])), worker.at(12_000));
-    let topics = "topics do not exist: a, b".to_owned();
-    assert_eq!(seen(22_000), (vec![(AttentionKind::KafkaDown, topics)], false));
-}
-
-#[test]
-fn held_statements_stand_alone_and_refused_ones_are_counted_together() {
-    let worker = worker();
-    let lane = worker.board.lane("t", Partition(0));
-
-    lane.statement(&statement("a", 1, held()), worker.at(0));
-    let other_range = StatementRow { extent: "21 to 30".into(), ..statement("b", 2, held()) };
-    lane.statement(&other_range, worker.at(1));
-    lane.statement(&statement("c", 3, refused(Rule::Whole)), worker.at(2));
-    lane.statement(&statement("d", 4, refused(Rule::Whole)), worker.at(3));
-    lane.statement(&statement("e", 5, refused(Rule::Order)), worker.at(4));
-    let elsewhere = StatementRow { extent: "11 to 20".into(), ..statement("f", 6, Verdict::Applied) };
-    lane.statement(&elsewhere, worker.at(5));
-
-    let status = worker.later(10);
-    assert_eq!(
-        kinds(&status),
-        [(AttentionKind::Held, 1), (AttentionKind::Held, 1), (AttentionKind::Refused, 2), (AttentionKind::Refused, 1)]
-    );
-    let together = &status.attention[2];
-    assert_eq!((together.read_id.clone(), together.offset), (Some(ReadId("d".into())), Some(Offset(4))));
-    assert_eq!((together.since, together.last), (worker.at(2), worker.at(3)));
-}
-
-#[test]
-fn a_range_that_is_held_again_is_one_item_with_the_latest_read() {
-    let worker = worker();
-    let lane = worker.board.lane("t", Partition(0));
-    let again = Verdict::Held { rule: Rule::FreshRead, reason: "the fresh read found 11 orphans".into() };
-    let keys = |read_id: &str| StatementRow { kind: StatementKind::Keys, ..statement(read_id, 3, held()) };
-
-    lane.held(&statement("a", 1, held()), worker.at(0));
-    lane.statement(&statement("b", 2, again), worker.at(1));
-    // Two lists of as many keys are not the same keys.
-    lane.statement(&keys("c"), worker.at(2));
-    lane.statement(&keys("d"), worker.at(3));
-
-    let status = worker.later(10);
-    assert_eq!(kinds(&status), [(AttentionKind::Held, 2), (AttentionKind::Held, 1), (AttentionKind::Held, 1)]);
-    let range = &status.attention[0];
-    assert_eq!((range.read_id.clone(), range.rule), (Some(ReadId("b".into())), Some(Rule::FreshRead)));
-    assert_eq!((range.since, range.last), (worker.at(0), worker.at(1)));
-}
-
-#[test]
-fn what_the_sink_itself_refuses_is_not_to_be_confirmed() {
-    let worker = worker();
-    let lane = worker.board.lane("t", Partition(0));
-    let hint = |reason: &str| {
-        let verdict = Verdict::Held { rule: Rule::Cascade, reason: reason.into() };
-        lane.statement(&StatementRow { orphans: 0, ..statement("a", 1, verdict) }, worker.now);
-        worker.later(0).attention[0].hint.clone().unwrap()
-    };
-
-    let refused = hint("the sink refuses the removal: remove rows of public.orders: ... (23503)");
-    let kept = hint("the sink refuses the removal: remove orphans from a.b: the table kept 2 of 3 rows: trigger ...");
-    let late = hint("the sink did not finish the statement in time: remove rows of public.orders: ... (57014)");
-
-    assert!(
-        refused.contains("remove first what refers to the rows") && refused.contains("--allow-cascade"),
-        "{refused}"
-    );
-    assert!(late.contains("no index") && late.contains("triggers"), "{late}");
-    assert!(kept.contains("a trigger of the sink keeps the rows"), "{kept}");
-    assert!(!refused.contains("confirm") && !kept.contains("confirm") && !late.contains("confirm"));
-}
-
-#[test]
-fn attention_ends_when_a_day_has_passed_or_a_held_statement_was_settled() {
-    let worker = worker();
-    let lane = worker.board.lane("t", Partition(0));
-    lane.statement(&statement("a", 1, held()), worker.now);
-    lane.statement(&statement("b", 2, refused(Rule::Whole)), worker.now);
-    lane.dead_letter(Offset(3), None, "the value is no JSON", worker.now);
-
-    assert_eq!(worker.later(24 * HOUR - 1).attention.len(), 3);
-    assert_eq!(kinds(&worker.later(24 * HOUR)), [(AttentionKind::Held, 1)]);
-
-    let other = StatementRow { extent: "(100, 200]".into(), ..statement("c", 4, Verdict::Applied) };
-    lane.statement(&other, worker.now);
-    assert_eq!(worker.later(24 * HOUR).attention.len(), 1);
-    lane.statement(&statement("d", 5, Verdict::Applied), worker.now);
-    assert_eq!(worker.later(24 * HOUR).attention.len(), 0);
-}
-
-#[test]
-fn what_an_earlier_life_of_the_lane_held_goes_with_the_lane() {
-    let worker = worker();
-    let lane = worker.board.lane("t", Partition(0));
-    lane.held(&statement("a", 1, held()), worker.now);
-
-    let status = worker.later(24 * HOUR);
-    assert_eq!(kinds(&status), [(AttentionKind::Held, 1)]);
-    assert_eq!((status.attention[0].since, status.lanes[0].last_statement.clone()), (worker.now, None));
-    drop(lane);
-    assert_eq!(kinds(&worker.later(0)), []);
-}
-
-#[test]
-fn attention_is_bounded_and_what_is_left_out_is_counted() {
-    let worker = worker();
-    let lane = worker.board.lane("t", Partition(0));
-
-    for i in 0..130 {
-        let row = StatementRow { extent: format!("from {i}"), ..statement(&format!("read-{i}"), i, held()) };
-        lane.statement(&row, worker.now);
-    }
-
-    let status = worker.later(0);
-    assert_eq!((status.attention.len(), status.attention_omitted), (100, 30));
-}
-
-#[test]
 fn lag_is_the_distance_to_the_end_and_the_age_of_the_last_record() {
     let worker = worker();
     let lane = worker.board.lane("t", Partition(0));
@@ -314,7 +156,7 @@ fn troubled() -> (Status, Vec<LaneStatus>) {
     lanes[0].state(LaneState::Running);
     lanes[1].state(LaneState::Running);
     let why = "write public.orders: connection refused (08006)".to_owned();
-    lanes[2].state(LaneState::Waiting { since: worker.at(50_000), why, hint: None, attempts: 17 });
+    lanes[2].state(LaneState::Waiting { on: Awaited::Sink, since: worker.at(50_000), why, hint: None, attempts: 17 });
     lanes[3].state(LaneState::Stopped {
         since: worker.at(30_000),
         what: "records 7 to 41 are gone: Kafka's log starts at 42".into(),

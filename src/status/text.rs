@@ -56,7 +56,9 @@ fn place(item: &Attention) -> String {
     let mut parts = Vec::new();
     parts.extend(item.table.clone());
     parts.extend(match (item.kind, &item.topic, item.partition) {
-        (AttentionKind::SinkDown, ..) if item.count > 1 => Some(format!("{} lanes", item.count)),
+        (AttentionKind::SinkDown | AttentionKind::KafkaDown, ..) if item.count > 1 => {
+            Some(format!("{} lanes", item.count))
+        }
         (_, Some(topic), Some(partition)) => Some(format!("{topic} partition {partition}")),
         _ => None,
     });
@@ -104,8 +106,9 @@ fn lanes(out: &mut String, status: &Status) {
 fn row(lane: &Lane, now: UnixMillis) -> [String; 8] {
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let state = match &lane.state {
-        LaneState::Waiting { since, attempts, .. } => {
-            format!("waiting for {} ({})", show_span(now.since(*since)), counted(u64::from(*attempts), "try"))
+        LaneState::Waiting { on, since, attempts, .. } => {
+            let (span, tries) = (show_span(now.since(*since)), counted(u64::from(*attempts), "try"));
+            format!("waiting for {}, {span} ({tries})", on.name())
         }
         LaneState::Stopped { since, .. } => format!("stopped {} ago", show_span(now.since(*since))),
         state => state.name().to_owned(),

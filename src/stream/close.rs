@@ -122,7 +122,8 @@ fn admit(start: &Start, claim: &Claim, extent: &Extent, selected: &KeySet) -> Re
     match extent {
         Extent::Range(range) => {
             if let Err(not_native) = claim.read.table.range_order() {
-                return Err(Refusal::final_by(Rule::Order, not_native.reason));
+                let way_out = not_native.hint.map(|hint| format!("; what helps: {hint}")).unwrap_or_default();
+                return Err(Refusal::final_by(Rule::Order, format!("{}{way_out}", not_native.reason)));
             }
             if !range.is_ordered() {
                 return Err(Refusal::final_by(Rule::Order, "its lower bound lies above its upper bound"));

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use sink_api::{Column, LaneState, Offset, RowChange, RowOp, Rule, StatementRow, TableShape, Value};
+use sink_api::{LaneState, Offset, RowChange, RowOp, TableShape, Value};
 
-use super::{Unit, Work, close::Refusal, step::refused_row, unit::joins};
-use crate::statement::Statement;
+use super::{Unit, Work, unit::joins};
 
 impl Unit {
     /// Returns the tables that the unit writes to, each shape of one once.
@@ -49,25 +48,23 @@ impl Unit {
         Ok((half(first, state), half(second, self.end.clone())))
     }
 
-    /// Fits the rows of `shape`'s table to its new shape, column by column.
+    /// Fits the work on `shape`'s table to its new shape, column by column.
     ///
     /// # Errors
-    /// What is in the way: a key of other columns, a column that is gone and has values.
+    /// What is in the way: another key, or a value whose column is gone or has another type. Such records must be decoded
+    /// anew, for what a value means depends on its column.
     pub fn refit(&mut self, shape: &Arc<TableShape>) -> Result<(), String> {
         for work in &mut self.work {
             match work {
                 Work::Rows(rows) => {
                     for change in rows.iter_mut().filter(|change| change.table.name == shape.name) {
-                        refit(change, shape).map_err(|reason| format!("{reason}, at offset {}", change.offset))?;
+                        refit(change, shape)?;
                     }
                 }
                 Work::Truncate(table) if table.name == shape.name => *table = Arc::clone(shape),
                 Work::Statement(statement) if statement.table.name == shape.name => {
-                    if same_key_columns(&statement.table, shape) {
-                        statement.table = Arc::clone(shape);
-                    } else {
-                        *work = Work::Refusal(Box::new(outdated(statement)));
-                    }
+                    same_key(&statement.table, shape)?;
+                    statement.table = Arc::clone(shape);
                 }
                 _ => {}
             }
@@ -116,29 +113,7 @@ fn gather(pieces: &[(Offset, Work)]) -> Vec<Work> {
 }
 
 fn same_key(old: &TableShape, new: &TableShape) -> Result<(), String> {
-    let names = |shape: &TableShape| -> Vec<String> {
-        shape.key.iter().map(|key| shape.columns[key.column].name.clone()).collect()
-    };
-    let types = |shape: &TableShape| shape.key_types().ok();
-    if names(old) == names(new) && types(old) == types(new) {
-        Ok(())
-    } else {
-        Err("its primary key is another one".to_owned())
-    }
-}
-
-/// Whether a key has the same values in both.
-fn same_key_columns(old: &TableShape, new: &TableShape) -> bool {
-    let columns =
-        |shape: &TableShape| -> Vec<Column> { shape.key.iter().map(|key| shape.columns[key.column].clone()).collect() };
-    same_key(old, new).is_ok() && columns(old) == columns(new)
-}
-
-/// Refuses a statement whose keys were read for another key of the sink's table.
-fn outdated(statement: &Statement) -> StatementRow {
-    let reason = "the key of the sink's table was changed after the statement was read".to_owned();
-    let refused = Refusal { rule: Rule::TableChange, reason, again: true };
-    StatementRow { confirmed: statement.confirmed, ..refused_row(statement, refused) }
+    if new.has_key_of(old) { Ok(()) } else { Err("its primary key is another one".to_owned()) }
 }
 
 fn refit(change: &mut RowChange, shape: &Arc<TableShape>) -> Result<(), String> {
@@ -146,8 +121,12 @@ fn refit(change: &mut RowChange, shape: &Arc<TableShape>) -> Result<(), String> 
     if let RowOp::Upsert(row) = &mut change.op {
         let mut fitted = vec![Value::Absent; shape.columns.len()];
         for (column, value) in change.table.columns.iter().zip(row.iter()) {
+            // None of these is a value of a type.
+            let is_of_any_type = matches!(value, Value::Absent | Value::Unchanged | Value::Null);
             match shape.column_index(&column.name) {
-                Some(index) if shape.columns[index].column_type == column.column_type => fitted[index] = value.clone(),
+                Some(index) if is_of_any_type || shape.columns[index].column_type == column.column_type => {
+                    fitted[index] = value.clone();
+                }
                 Some(_) => return Err(format!("column `{}` has another type", column.name)),
                 None if *value == Value::Absent => {}
                 None => return Err(format!("column `{}` is gone", column.name)),
@@ -157,4 +136,67 @@ fn refit(change: &mut RowChange, shape: &Arc<TableShape>) -> Result<(), String> 
     }
     change.table = Arc::clone(shape);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use sink_api::{Column, ColumnType, Key, KeyColumn, KeyType, TableName};
+
+    use super::*;
+
+    fn shape(id: ColumnType, v: Option<ColumnType>) -> Arc<TableShape> {
+        let column = |name: &str, column_type: ColumnType| Column {
+            name: name.into(),
+            type_name: format!("{column_type:?}"),
+            column_type,
+            nullable: true,
+            generated: false,
+            has_default: false,
+        };
+        let columns = [Some(column("id", id)), v.map(|v| column("v", v))].into_iter().flatten().collect();
+        let key = KeyColumn { column: 0, key_type: Ok(KeyType::Int), order: Ok(()) };
+        Arc::new(TableShape::new(TableName::new("shop", "orders"), columns, vec![key], vec![]))
+    }
+
+    /// Fits a row with this value in `v`, a text, to a new shape.
+    fn refitted(v: Value, now: &Arc<TableShape>) -> Result<Vec<Value>, String> {
+        let mut change = RowChange {
+            table: shape(ColumnType::Int32, Some(ColumnType::Text(Some(2)))),
+            key: Key::from_encoded([1]),
+            offset: Offset(0),
+            op: RowOp::Upsert([Value::Int(1), v].into()),
+        };
+        refit(&mut change, now)?;
+        assert!(Arc::ptr_eq(&change.table, now));
+        let RowOp::Upsert(row) = change.op else { panic!("it was an upsert") };
+        Ok(row.to_vec())
+    }
+
+    #[test]
+    fn what_a_row_does_not_carry_fits_any_type() {
+        let integer = shape(ColumnType::Int32, Some(ColumnType::Int64));
+        for v in [Value::Absent, Value::Null, Value::Unchanged] {
+            assert_eq!(refitted(v.clone(), &integer), Ok(vec![Value::Int(1), v]));
+        }
+        assert_eq!(refitted(Value::Absent, &shape(ColumnType::Int32, None)), Ok(vec![Value::Int(1)]));
+    }
+
+    #[test]
+    fn a_value_is_never_taken_for_one_of_another_type() {
+        let text = || Value::Text("5".into());
+
+        let type_changed = Err("column `v` has another type".to_owned());
+        assert_eq!(refitted(text(), &shape(ColumnType::Int32, Some(ColumnType::Int64))), type_changed);
+        assert_eq!(refitted(text(), &shape(ColumnType::Int32, Some(ColumnType::Text(Some(9))))), type_changed);
+        assert_eq!(refitted(text(), &shape(ColumnType::Int32, None)), Err("column `v` is gone".to_owned()));
+    }
+
+    #[test]
+    fn a_key_of_another_type_is_another_key() {
+        let now = shape(ColumnType::Int64, Some(ColumnType::Text(Some(2))));
+
+        assert_eq!(refitted(Value::Absent, &now), Err("its primary key is another one".to_owned()));
+    }
 }

@@ -2,10 +2,10 @@
 
 use anyhow::Result;
 use serde_json::json;
-use test_support::kafka::New;
+use test_support::{kafka::New, until};
 
 use crate::bare::Bare;
-use crate::worker::{LIMIT, assert_says, counts, holds, texts, verdict};
+use crate::worker::{LIMIT, assert_says, counts, holds, status, texts, verdict};
 
 const TABLE: &str = "CREATE TABLE orders (id bigint PRIMARY KEY, v text)";
 
@@ -111,7 +111,12 @@ async fn a_column_dropped_at_the_sink_under_a_running_worker_stops_the_lane_by_n
     assert_eq!(worker.wait(LIMIT).await?.code(), Some(1));
     assert_says(
         &worker.log(),
-        &[&format!("{}-0: ", bare.topic()), "inventory.orders has changed: column `v` is gone, at offset 1", "hint: "],
+        &[
+            "inventory.orders has changed: column `v` is gone",
+            &format!("{}-0 at offset 1: ", bare.topic()),
+            "the sink table inventory.orders lacks the column `v`",
+            "hint: ",
+        ],
     );
     sink.run("ALTER TABLE orders ADD v text").await?;
     bare.apply().catches_up().await?;
@@ -130,6 +135,111 @@ async fn a_widened_column_is_noticed_by_a_running_worker() -> Result<()> {
     bare.write(vec![bare.row(2, "more than two")]).await?;
 
     holds(&mut sink, "SELECT v FROM orders ORDER BY id", &["v", "more than two"]).await?;
+    worker.stop(LIMIT).await
+}
+
+/// Alters the sink's table under a running worker that has written a row; the next row comes through.
+async fn goes_on_after(stem: &str, table: &str, alter: &str, next: &str) -> Result<()> {
+    let bare = Bare::new(stem, table).await?;
+    let mut sink = bare.sink().await?;
+    let mut worker = bare.apply().start()?;
+    bare.write(vec![bare.row(1, "v")]).await?;
+    counts(&mut sink, "SELECT count(*) FROM orders", 1).await?;
+
+    sink.run(alter).await?;
+    bare.write(vec![bare.row(2, next)]).await?;
+
+    holds(&mut sink, "SELECT v::text FROM orders ORDER BY id", &["v", next]).await?;
+    // Its statements are judged by the table as it is now.
+    sink.run("INSERT INTO orders (id, v) VALUES (77, 'gone')").await?;
+    bare.write(vec![bare.chunk_info(&everything("r", json!([1, 2])))]).await?;
+    assert_eq!(verdict(&mut sink, "r").await?.named(), "applied");
+    holds(&mut sink, "SELECT id::text FROM orders ORDER BY orders.id", &["1", "2"]).await?;
+    worker.stop(LIMIT).await
+}
+
+fn everything(read_id: &str, selected: serde_json::Value) -> serde_json::Value {
+    json!({
+        "table": "inventory.orders", "read_id": read_id, "range": {"lower": {"open": true}, "upper": {"open": true}},
+        "selected": selected, "changed": [],
+    })
+}
+
+const NARROW: &str = "CREATE TABLE orders (id int PRIMARY KEY, v varchar(5), own int)";
+
+/// What the documentation asks for: a type is widened at the sink first.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_running_worker_goes_on_when_a_type_was_widened_at_the_sink() -> Result<()> {
+    goes_on_after("varchar", NARROW, "ALTER TABLE orders ALTER v TYPE varchar(9)", "short").await?;
+    goes_on_after("totext", NARROW, "ALTER TABLE orders ALTER v TYPE text", "short").await?;
+    goes_on_after("uncarried", NARROW, "ALTER TABLE orders ALTER own TYPE bigint", "short").await
+}
+
+/// Its rows and statements are read anew with the new key.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_running_worker_goes_on_when_the_key_s_type_was_widened_at_the_sink() -> Result<()> {
+    goes_on_after("widekey", NARROW, "ALTER TABLE orders ALTER id TYPE bigint", "short").await
+}
+
+/// What the stream's values mean depends on the column: they are read anew, not put into it as they were.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_type_of_another_kind_is_taken_as_a_restart_would_take_it() -> Result<()> {
+    let bare = Bare::new("uuid", TABLE).await?;
+    let mut sink = bare.sink().await?;
+    let mut worker = bare.apply().start()?;
+    let (first, second) = ("00000000-0000-0000-0000-000000000001", "00000000-0000-0000-0000-000000000002");
+    bare.write(vec![bare.row(1, first)]).await?;
+    counts(&mut sink, "SELECT count(*) FROM orders", 1).await?;
+
+    sink.run("ALTER TABLE orders ALTER v TYPE uuid USING v::uuid").await?;
+    bare.write(vec![bare.row(2, second)]).await?;
+    holds(&mut sink, "SELECT v::text FROM orders ORDER BY id", &[first, second]).await?;
+    bare.write(vec![bare.row(3, "no uuid")]).await?;
+
+    // A value that does not fit stops the lane as it would without the change.
+    assert_eq!(worker.wait(LIMIT).await?.code(), Some(1));
+    let log = worker.log();
+    assert_says(&log, &["lane begins again at its frontier", "column `v` has another type", "offset 2", "hint: "]);
+    holds(&mut sink, "SELECT id::text FROM orders ORDER BY orders.id", &["1", "2"]).await
+}
+
+/// Text under a collation has no order of bytes, until an index gives it one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_running_worker_says_which_index_a_text_key_needs_and_uses_it_as_soon_as_it_is_there() -> Result<()> {
+    let table = "CREATE TABLE orders (id text COLLATE \"en-US-x-icu\" PRIMARY KEY, v text)";
+    let index = "CREATE INDEX CONCURRENTLY ON \"inventory\".\"orders\" (\"id\" COLLATE \"C\")";
+    let bare = Bare::new("collation", table).await?;
+    let mut sink = bare.sink().await?;
+    sink.run("INSERT INTO orders VALUES ('orphan', 'v')").await?;
+    let key = |id: &str| {
+        let value = bare.envelope("c", json!({ "id": id, "v": "v" }));
+        New::text(&json!({ "id": id }).to_string(), &value.to_string())
+    };
+    let statement = |read_id: &str| {
+        let mut value = everything(read_id, json!(["a", "b"]));
+        value["key_order"] = json!("bytes");
+        bare.chunk_info(&value)
+    };
+    let mut worker = bare.apply().start()?;
+    bare.write(vec![key("a"), key("b")]).await?;
+    let line = worker.logged("statements of ranges of this table are refused", LIMIT).await?;
+    assert_says(&line, &[" WARN ", "table=inventory.orders", "CREATE INDEX CONCURRENTLY ON"]);
+
+    bare.write(vec![statement("before")]).await?;
+    let refused = verdict(&mut sink, "before").await?;
+    assert_eq!(refused.named(), "refused order");
+    assert_says(&refused.reason, &["whose order is not that of bytes; what helps: ", index]);
+    assert_says(&worker.logged("statement refused", LIMIT).await?, &["CREATE INDEX CONCURRENTLY ON"]);
+    let shown = status(&mut worker).await?;
+    assert_eq!(shown.code, 2, "{}", shown.log);
+    assert_says(&shown.log, &[index]);
+
+    // No row comes and nobody restarts the worker.
+    sink.run(index).await?;
+    bare.write(vec![statement("behind")]).await?;
+    assert_eq!(verdict(&mut sink, "behind").await?.named(), "applied");
+    holds(&mut sink, "SELECT id FROM orders ORDER BY id", &["a", "b"]).await?;
+    until("nothing needs a person", LIMIT, async || Ok((status(&mut worker).await?.code == 0).then_some(()))).await?;
     worker.stop(LIMIT).await
 }
 

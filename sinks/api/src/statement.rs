@@ -222,12 +222,17 @@ pub struct StatementRow {
 }
 
 impl StatementRow {
-    /// Whether this statement, a later one of the same lane, does what `held` was held from doing: it read the same
-    /// range, or an operator had confirmed it where a statement has no range.
-    pub fn settles(&self, held: &StatementRow) -> bool {
-        let same = self.table == held.table && self.kind == held.kind && self.extent == held.extent;
-        let ranged = matches!(held.kind, StatementKind::Chunk | StatementKind::ChunkInfo);
-        self.verdict == Verdict::Applied && same && (ranged || self.confirmed.is_some())
+    /// Whether nobody needs to look at `earlier` any more, a held or refused statement of the same lane: this one read the
+    /// same range, or an operator had confirmed it where a statement has no range; and it did what the other was held
+    /// from doing, or was judged where the other was refused.
+    pub fn settles(&self, earlier: &StatementRow) -> bool {
+        let same = self.table == earlier.table && self.kind == earlier.kind && self.extent == earlier.extent;
+        let ranged = matches!(earlier.kind, StatementKind::Chunk | StatementKind::ChunkInfo);
+        let done = match earlier.verdict {
+            Verdict::Refused { .. } => !matches!(self.verdict, Verdict::Refused { .. }),
+            _ => self.verdict == Verdict::Applied,
+        };
+        done && same && (ranged || self.confirmed.is_some())
     }
 }
 

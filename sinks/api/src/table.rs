@@ -82,6 +82,15 @@ impl TableShape {
         self.key.iter().map(|column| column.key_type.clone()).collect()
     }
 
+    /// Whether a key that was read for `other` is the same key here: the columns' names, types and encodings are equal.
+    pub fn has_key_of(&self, other: &TableShape) -> bool {
+        let of = |shape: &TableShape, key: &KeyColumn| {
+            let column = &shape.columns[key.column];
+            (column.name.clone(), column.column_type.clone(), key.key_type.clone().ok())
+        };
+        self.key.iter().map(|key| of(self, key)).eq(other.key.iter().map(|key| of(other, key)))
+    }
+
     /// Returns why a range of the table's keys cannot be evaluated in the encoding's order, if it cannot.
     pub fn range_order(&self) -> Result<(), NotNative> {
         self.key.iter().try_for_each(|column| column.order.clone())

@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     barrier::Rules,
     feeds::Feeds,
+    known::KnownTables,
     lane::{Lane, LaneEnd, LaneSettings},
     observer::Observer,
     ports::{Delivery, Held, NotParked, Outlet, RecordStream, Request, StreamFailure},
@@ -88,7 +89,7 @@ impl RecordStream for Given {
 struct Parking {
     parked: Option<Arc<Mutex<Vec<Offset>>>>,
     requests: Option<Arc<Mutex<Vec<Request>>>>,
-    /// Whether requests get no answer.
+    /// Whether requests get no answer, and what is parked neither.
     mute: bool,
     /// What Kafka says of the topic's partitions, the last one for ever; `None` is no answer, and no entry is one.
     partitions: Arc<Mutex<VecDeque<Option<i32>>>>,
@@ -122,6 +123,9 @@ impl Outlet for Parking {
     }
 
     async fn park(&self, offset: Offset, _: &BadRecord) -> Result<(), NotParked> {
+        if self.mute {
+            return Err(NotParked::Unanswered("no answer".to_owned()));
+        }
         self.parked.as_ref().unwrap().lock().unwrap().push(offset);
         Ok(())
     }
@@ -229,6 +233,7 @@ async fn lane(
         observer: Observer::new(id.clone(), metrics, status),
         waits: waited,
         decoder: Decoder::new(Arc::new(DecodeSettings::default()), &id.topic),
+        known: KnownTables::default(),
         feeds: Feeds::default(),
         requests: Requests::new(PACE),
         writer: Some(Writer::new(sink.clone(), claimed.lane, parking, rules, claimed.state, sequencer.state(), waits)),

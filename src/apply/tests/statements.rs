@@ -13,7 +13,12 @@ use sink_api::{
 use tokio_util::sync::CancellationToken;
 
 use super::{Parking, change, lane, lane_id, marker, orders, run, sink};
-use crate::{apply::lane::LaneEnd, metrics::Metrics, record::Record, status::StatusBoard};
+use crate::{
+    apply::lane::LaneEnd,
+    metrics::Metrics,
+    record::Record,
+    status::{Awaited, LaneState, StatusBoard},
+};
 
 const SOURCE: &str = "inventory.orders";
 
@@ -195,6 +200,50 @@ async fn partitions_that_were_added_while_the_sink_was_away_refuse_the_statement
     let sink = sink();
     sink.inject(Fault::Difference);
     assert_refused_meanwhile(&sink).await;
+}
+
+/// Returns for whom the lane is seen to wait.
+async fn awaited(sink: &MemorySink, records: Vec<Record>, parking: Parking) -> Awaited {
+    let metrics = Arc::new(Metrics::new());
+    let board = StatusBoard::new("test", "group", "memory", Arc::clone(&metrics));
+    let (lane, _) = lane(sink, records, parking, metrics, &board, true).await;
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(lane.run(stop.clone()));
+    let on = loop {
+        match &board.status().lanes[..] {
+            [seen] if let LaneState::Waiting { on, .. } = seen.state => break on,
+            [_] => tokio::time::sleep(Duration::from_millis(100)).await,
+            lanes => panic!("the lane has ended: {lanes:?}"),
+        }
+    };
+    stop.cancel();
+    assert_eq!(running.await.unwrap(), LaneEnd::Stopped);
+    on
+}
+
+#[tokio::test]
+async fn a_lane_says_whether_it_waits_for_kafka_or_for_the_sink() {
+    let close = || read("r-1", 1, "[1]").into_iter().chain([change(3, 1)]).collect::<Vec<_>>();
+    let silent = |answers: &[Option<i32>]| Parking {
+        partitions: Arc::new(Mutex::new(answers.iter().copied().collect())),
+        ..Parking::default()
+    };
+    let bad = Record { value: Some(b"{".as_slice().into()), ..change(0, 1) };
+    let parked = Arc::default();
+
+    let mute = Parking { mute: true, ..Parking::keeping(&parked) };
+    let (here, away) = (sink(), sink());
+    (0..99).for_each(|_| away.inject(Fault::Begin));
+
+    // Kafka has five seconds to answer.
+    let seen = tokio::join!(
+        awaited(&here, close(), silent(&[None])),
+        async { awaited(&sink(), close(), silent(&[Some(1), None])).await },
+        async { awaited(&sink(), vec![bad], mute).await },
+        awaited(&away, close(), Parking::default()),
+    );
+
+    assert_eq!(seen, (Awaited::Kafka, Awaited::Kafka, Awaited::Kafka, Awaited::Sink));
 }
 
 #[tokio::test]

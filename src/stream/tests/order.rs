@@ -60,10 +60,17 @@ fn bounds_the_wrong_way_round_refuse_the_statement() {
 
 #[test]
 fn a_sink_without_the_encoding_s_order_takes_no_ranges() {
-    let not_native = NotNative { reason: "text key under a collation".into(), hint: None };
+    let hint = Some("CREATE INDEX ...".into());
+    let not_native = NotNative { reason: "text key under a collation".into(), hint };
     let mut part = chunk("r", &[]);
     part.claim.read.table = shape("orders", Err(not_native));
     assert_eq!(outcome(part.clone()), Refused(Rule::Order, false));
+    let mut lane = Lane::new();
+    lane.low("r");
+    lane.part(part.clone());
+    let [Step::Refusal(row)] = lane.steps.as_slice() else { panic!("{:?}", lane.steps) };
+    let reason = row.verdict.reason().map(|(_, reason)| reason);
+    assert_eq!(reason, Some("text key under a collation; what helps: CREATE INDEX ..."));
 
     part.claim.kind = StatementKind::Keys;
     part.asked = keys(&[4]);
