@@ -13,7 +13,7 @@ use super::{
     writer::outdated,
 };
 use crate::{
-    decode::{BadRecord, Damaged, DecodeError, Event},
+    decode::{BadRecord, Damaged, DecodeError, Event, Stage},
     record::Record,
     stream::{Step, UnitBuilder},
 };
@@ -40,7 +40,15 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
     async fn take(&mut self, record: &Record, builder: &mut UnitBuilder, steps: &mut Vec<Step>) -> Result<(), LaneEnd> {
         // Records before the frontier only rebuild what the lane knew; what they ask for was done in an earlier life.
         let rebuilding = record.offset < self.sequencer.state().next_offset;
-        match self.decode(record).await? {
+        let decoded = match self.decode(record).await {
+            // The table may have changed since, or be gone. What cannot be read again voids the windows that it stands in.
+            Err(LaneEnd::Failed { what, .. }) if rebuilding => {
+                tracing::debug!(reason = what, "a record before the frontier cannot be read again");
+                Err(BadRecord { stage: Stage::TaskPut, table: None, key: None, reason: what })
+            }
+            decoded => decoded?,
+        };
+        match decoded {
             Ok(Event::Truncate { table, .. })
                 if !rebuilding && let Some(end) = self.refuses_truncate(&table.name, record.offset) =>
             {

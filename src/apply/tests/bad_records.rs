@@ -132,3 +132,27 @@ async fn what_was_durable_before_a_refused_record_is_told() {
     assert!(matches!(&stop, Stop::Failed { what, .. } if what.contains("offset 3")), "{stop:?}");
     assert_eq!((writer.base.next_offset, writer.done.upserted), (Offset(3), 3));
 }
+
+/// A column may have gone at the source and at the sink since, and a table with all that came of it.
+#[tokio::test]
+async fn a_record_before_the_frontier_that_does_not_fit_any_more_stops_no_lane() {
+    let sink = sink();
+    run(&sink, vec![change(0, 1)], Parking::default()).await;
+    let gone = record(
+        0,
+        1,
+        r#"{"before":null,"after":{"id":1,"old":1},"op":"c","source":{"name":"shop","db":"app","schema":"inventory","table":"orders","txId":7}}"#,
+    );
+    let of_no_table = |offset| {
+        let value = r#"{"before":null,"after":{"id":1},"op":"c","source":{"name":"shop","db":"app","schema":"a","table":"gone","txId":7}}"#;
+        record(offset, 1, value)
+    };
+
+    let (end, committed) = run(&sink, vec![gone, change(1, 2)], Parking::default()).await;
+    assert_eq!((end, committed), (LaneEnd::CaughtUp, Some(Offset(2))));
+    let (end, committed) = run(&sink, vec![of_no_table(1), change(2, 3)], Parking::default()).await;
+    assert_eq!((end, committed), (LaneEnd::CaughtUp, Some(Offset(3))));
+    // One that is still to be applied does.
+    let (end, _) = run(&sink, vec![of_no_table(3)], Parking::default()).await;
+    assert!(matches!(end, LaneEnd::Failed { .. }), "{end:?}");
+}

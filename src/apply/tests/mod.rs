@@ -225,7 +225,10 @@ async fn lane(
         }),
         sink: sink.clone(),
         records: Given {
-            records: records.into_iter().filter(|record| record.offset >= frontier).collect(),
+            records: records
+                .into_iter()
+                .filter(|record| record.offset.0 >= frontier.0 - super::start::REMEMBERED)
+                .collect(),
             committed: Arc::clone(&committed),
             more: None,
         },
