@@ -41,7 +41,8 @@ $(tail -5 "$RUN/log/$part.out" "$RUN/log/$part.log" 2>/dev/null)"
   return 1
 }
 
-broker_ready() { tail -c +"$1" "$RUN/log/kafka.log" 2>/dev/null | grep -q "Kafka Server started"; }
+# Not `grep -q`: it would end at the first hit, and a broker that goes on logging would end `tail` with an error.
+broker_ready() { tail -c +"$1" "$RUN/log/kafka.log" 2>/dev/null | grep "Kafka Server started" >/dev/null; }
 connect_ready() { curl -fs -m 5 -o /dev/null "$REST/connectors"; }
 
 start_kafka() {
