@@ -4,7 +4,10 @@
 //! statements would remove the other's rows: then statements on that table are void, by name. So each source is noted in
 //! the sink before its first write.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use sink_api::{LaneId, Sink, SinkError, TableName};
 
@@ -18,6 +21,8 @@ pub(super) struct Feeds {
     last: Option<Arc<SourceTable>>,
     /// For each sink table, the sources noted.
     noted: HashMap<TableName, Vec<Noted>>,
+    /// Sink tables of changes before the frontier.
+    met: HashSet<TableName>,
 }
 
 /// A source, by the name under which it was noted.
@@ -59,7 +64,16 @@ impl Feeds {
 
     /// Returns a table that changes have come for, other than `table`.
     pub(super) fn other_than(&self, table: &TableName) -> Option<&TableName> {
-        self.noted.keys().find(|noted| *noted != table)
+        self.noted.keys().chain(&self.met).find(|noted| *noted != table)
+    }
+
+    /// Takes note of a change before the frontier: of what table it is, and no more.
+    pub(super) fn met(&mut self, event: &Event) {
+        if let Event::Row(row) = event
+            && !self.met.contains(&row.table.name)
+        {
+            self.met.insert(row.table.name.clone());
+        }
     }
 
     /// Notes the source of an event in the sink, when it is new to the lane.

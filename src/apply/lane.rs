@@ -84,6 +84,9 @@ pub struct Lane<S: Sink, R, O> {
     pub(super) requests: Requests,
     pub(super) sequencer: Sequencer,
     pub(super) writer: Option<Writer<S, O>>,
+    /// Whether the lane has no place at the sink yet: it takes one before all else. Until then a restart would look for
+    /// its place anew, and `latest` is later then.
+    pub(super) placeless: bool,
 }
 
 /// A unit that is being written, and what the lane keeps of it.
@@ -117,6 +120,9 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
         let mut timestamps = Vec::new();
         let mut held: Option<R::Held> = None;
         let mut ending: Option<LaneEnd> = None;
+        if std::mem::take(&mut self.placeless) {
+            writing = self.start(builder.finish(self.sequencer.state()), Vec::new(), None);
+        }
         loop {
             let due = match opened {
                 _ if builder.is_empty() => None,

@@ -32,6 +32,7 @@ use crate::{
     http::Heartbeat,
     kafka::{self, Assignment, ClientSettings, Consumer, Ending, GroupEvent, PartitionError, Producer, StartAt},
     metrics::Metrics,
+    retry::Backoff,
     status::StatusBoard,
     stream::{Limits, Sequencer},
 };
@@ -111,11 +112,16 @@ impl<S: Sink> Worker<S> {
     /// Runs one lane from its assignment to its end.
     async fn lane(self: Arc<Worker<S>>, assignment: Assignment) -> LaneEnd {
         let assignment = Arc::new(assignment);
+        let mut backoff = Backoff::default();
         loop {
             match self.life(&assignment).await {
-                LaneEnd::Outdated(_) if self.stop.is_cancelled() => return LaneEnd::Stopped,
                 // Its frontier is the sink's, so what a restarted worker would do can be done here as well.
-                LaneEnd::Outdated(_) => {}
+                LaneEnd::Outdated(_) if !self.stop.is_cancelled() => {
+                    // Longer each time: somebody may be changing a table again and again.
+                    let delay = backoff.next(rand::random(), None);
+                    self.stop.run_until_cancelled(tokio::time::sleep(delay)).await;
+                }
+                LaneEnd::Outdated(_) => return LaneEnd::Stopped,
                 end => return end,
             }
         }
@@ -153,6 +159,7 @@ impl<S: Sink> Worker<S> {
         observer.started(plan.start.frontier, plan.read_from);
         observer.held(&held);
         let sequencer = Sequencer::new(plan.start, self.limits);
+        let placeless = claimed.state.is_none();
         let (waits, waited) = watch::channel(None);
         let outlet = self.outlet(&partition, Arc::clone(assignment));
         let writer = Writer::new(
@@ -178,6 +185,7 @@ impl<S: Sink> Worker<S> {
             requests: Requests::new(Pace::default()),
             sequencer,
             writer: Some(writer),
+            placeless,
         };
         match lane.run(self.stop.clone()).await {
             LaneEnd::Fenced(what) => self.fenced(id, what, taken_later).await,

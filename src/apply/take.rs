@@ -44,6 +44,7 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
             // The table may have changed since, or be gone. What cannot be read again voids the windows that it stands in.
             Err(LaneEnd::Failed { what, .. }) if rebuilding => {
                 tracing::debug!(reason = what, "a record before the frontier cannot be read again");
+                self.decoder.unread(record);
                 Err(BadRecord { stage: Stage::TaskPut, table: None, key: None, reason: what })
             }
             decoded => decoded?,
@@ -55,7 +56,10 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
                 return Err(end);
             }
             Ok(event) => {
-                if let Err(error) = self.feeds.note(&self.sink, &self.id, &event, &mut self.observer).await {
+                if rebuilding {
+                    // What an earlier life noted may have been taken back since.
+                    self.feeds.met(&event);
+                } else if let Err(error) = self.feeds.note(&self.sink, &self.id, &event, &mut self.observer).await {
                     return Err(self.sink_failed(record, error));
                 }
                 if let Event::Row(row) = &event {

@@ -96,7 +96,8 @@ impl<S: Sink, O: Outlet> Writer<S, O> {
 
     /// Commits a unit, or the parts of it that the sink takes.
     pub(super) async fn persist(&mut self, unit: &mut Unit) -> Result<(), Stop> {
-        let mut refreshed = false;
+        let mut refreshes = 0;
+        let mut backoff = Backoff::default();
         loop {
             let error = match self.commit(unit).await? {
                 Ok(()) => return Ok(()),
@@ -106,13 +107,18 @@ impl<S: Sink, O: Outlet> Writer<S, O> {
                 ErrorClass::Fenced => return Err(Stop::Fenced(error.to_string())),
                 ErrorClass::Data => return self.isolate(unit, &error).await,
                 ErrorClass::Transient if timed_out(&error) => return self.isolate(unit, &error).await,
-                ErrorClass::Configuration if !refreshed => {
-                    refreshed = true;
-                    if !self.refresh(unit).await? {
+                ErrorClass::Configuration => {
+                    refreshes += 1;
+                    // A migration changes a table several times, and some errors pass with it (REINDEX CONCURRENTLY).
+                    let most = if self.refresh(unit).await? { MOST_REFRESHES } else { MOST_TRIES };
+                    if refreshes >= most {
                         return Err(failed(&error, unit));
                     }
+                    if refreshes > 1 {
+                        self.wait(Awaited::Sink, &error, refreshes, &mut backoff).await;
+                    }
                 }
-                ErrorClass::Configuration | ErrorClass::Transient => return Err(failed(&error, unit)),
+                ErrorClass::Transient => return Err(failed(&error, unit)),
             }
         }
     }
@@ -343,6 +349,12 @@ impl From<SinkError> for Hitch {
 pub(super) fn outdated(table: &TableName, how: &str) -> String {
     format!("{table} has changed: {how}")
 }
+
+/// Times in a row that a unit is fitted to a table that goes on changing: some minutes.
+const MOST_REFRESHES: u32 = 40;
+
+/// Times in a row that a unit is tried that the sink refuses as it is set up: some seconds.
+const MOST_TRIES: u32 = 6;
 
 /// How long Kafka may take to say how many partitions a topic has.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);

@@ -23,6 +23,7 @@ use sink_api::{Key, TableName, TableShape};
 
 use super::{
     BadRecord, DecodeError, DecodeSettings, Event, OtherRecord, Stage,
+    deletes::RecentDeletes,
     envelope::Top,
     fault::Fault,
     own,
@@ -51,10 +52,10 @@ pub struct Decoder {
     pub(super) keys: Schemas<(usize, Vec<Wire>)>,
     /// Schemas of values; a plan is of one table.
     pub(super) values: Schemas<(usize, RowPlan)>,
-    /// The key's bytes and the table of the last delete: its tombstone comes next.
-    pub(super) last_delete: Option<(Vec<u8>, usize)>,
-    /// Source tables (`schema.table`) whose changes came by this topic in earlier lives.
-    pub(super) carried: Vec<String>,
+    /// By which a tombstone's table is found.
+    pub(super) deletes: RecentDeletes,
+    /// Source tables (`schema.table`) whose changes came by this topic in earlier lives, and where they went.
+    pub(super) carried: Vec<(String, TableName)>,
 }
 
 impl Decoder {
@@ -66,14 +67,14 @@ impl Decoder {
             tables: Tables::default(),
             keys: Schemas::new(),
             values: Schemas::new(),
-            last_delete: None,
+            deletes: RecentDeletes::default(),
             carried: Vec::new(),
         }
     }
 
     /// Takes note of source tables whose changes the topic is known to carry.
     #[must_use]
-    pub fn carrying(mut self, sources: Vec<String>) -> Decoder {
+    pub fn carrying(mut self, sources: Vec<(String, TableName)>) -> Decoder {
         self.carried = sources;
         self
     }
@@ -88,6 +89,13 @@ impl Decoder {
     /// Returns the sink table of a source table, as a bad record names it.
     pub fn sink_of(&self, source: &str) -> Option<&TableName> {
         self.tables.sink_of(source)
+    }
+
+    /// Takes note of a record that was given up.
+    pub fn unread(&mut self, record: &Record) {
+        if let Some(key) = &record.key {
+            self.deletes.unread(key, None);
+        }
     }
 
     /// Takes note that a statement's table is not to be learned.
@@ -109,11 +117,13 @@ impl Decoder {
                 DecodeError::Setup { table: feed.map(|feed| self.tables.feed(feed).sink.clone()), reason, hint }
             }
             Fault::Bad(stage, reason) => {
-                let named = feed.or_else(|| self.table_of_topic());
+                if let Some(key) = &record.key {
+                    self.deletes.unread(key, feed);
+                }
                 let feed = feed.or_else(|| self.only_table());
                 DecodeError::Bad(BadRecord {
                     stage,
-                    table: named.map(|feed| self.tables.feed(feed).source.short()),
+                    table: feed.map(|feed| self.tables.feed(feed).source.short()),
                     key: feed.filter(|_| stage != Stage::KeyConverter).and_then(|feed| self.key_of_bad(record, feed)),
                     reason,
                 })
@@ -198,6 +208,9 @@ impl Decoder {
         let after = top.after.map(|raw| raw.get()).filter(|row| *row != "null");
         let before = top.before.map(|raw| raw.get()).filter(|row| *row != "null");
         if self.is_signal(table, after.or(before), None) {
+            if let Some(key) = record.key.as_deref().filter(|_| op == "d") {
+                self.deletes.deleted(key, table);
+            }
             return Ok(Event::Other(OtherRecord::Signal));
         }
         let is_absence = !record.headers.is_empty() && record.header("dblog.op").is_some();

@@ -18,6 +18,12 @@ pub struct SourceTable {
 }
 
 impl SourceTable {
+    /// Whether both may be in one place: what both say of connector and database is the same.
+    pub(super) fn may_be(&self, other: &SourceTable) -> bool {
+        let fits = |one: &str, other: &str| one.is_empty() || other.is_empty() || one == other;
+        fits(&self.connector, &other.connector) && fits(&self.database, &other.database)
+    }
+
     /// Returns where it is: `connector/database`.
     pub(super) fn origin(&self) -> String {
         format!("{}/{}", self.connector, self.database)

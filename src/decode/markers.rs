@@ -18,6 +18,7 @@ use super::{
     json::{self, Broken, Kind},
     keylist::Damage,
     modes::BinaryMode,
+    tables::StatementOrigin,
     value::decode_bytes,
 };
 use crate::record::Record;
@@ -134,16 +135,17 @@ impl Decoder {
         payload.check_fields(kind, &self.topic)?;
         let table = payload.text("table").unwrap_or_default();
         let stated = payload.text("connector").unwrap_or_default();
-        let connector = match (origin.connector, &*stated) {
-            ("", "") => connector_of_topic(&self.topic, &table),
-            ("", stated) => stated,
-            (connector, stated) if stated.is_empty() || stated == connector => connector,
+        let (connector, is_stated) = match (origin.connector, &*stated) {
+            ("", "") => (connector_of_topic(&self.topic, &table), false),
+            ("", stated) => (stated, true),
+            (connector, stated) if stated.is_empty() || stated == connector => (connector, true),
             _ => {
                 let reason = "field `connector`: the record comes from another connector";
                 return Err(Damage::new(Rule::OneStream, reason));
             }
         };
-        let feed = match self.tables.find_short(&table, connector, origin.database, &self.settings) {
+        let place = StatementOrigin { connector, database: origin.database, stated: is_stated };
+        let feed = match self.tables.find_short(&table, place, &self.carried, &self.settings) {
             Ok(feed) => feed,
             Err(Fault::Setup { reason, .. }) => return Err(Damage::new(Rule::OneStream, reason)),
             Err(fault) => return Ok(Err(fault)),
@@ -176,11 +178,10 @@ impl Decoder {
         if !is_name(name) {
             return Ok(absence_damaged(record, None, Damage::whole(format!("header `dblog.table` {NO_NAME}"))));
         }
-        let connector = match record.header("dblog.connector").and_then(header_text).unwrap_or_default() {
-            "" => connector_of_topic(&self.topic, name),
-            connector => connector,
-        };
-        let table = match self.tables.find_short(name, connector, "", &self.settings) {
+        let stated = record.header("dblog.connector").and_then(header_text).unwrap_or_default();
+        let connector = if stated.is_empty() { connector_of_topic(&self.topic, name) } else { stated };
+        let place = StatementOrigin { connector, database: "", stated: !stated.is_empty() };
+        let table = match self.tables.find_short(name, place, &self.carried, &self.settings) {
             Ok(table) => table,
             Err(Fault::Setup { reason, .. }) => {
                 return Ok(absence_damaged(record, Some(name.to_owned()), Damage::new(Rule::OneStream, reason)));

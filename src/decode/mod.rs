@@ -7,6 +7,7 @@
 mod authentic;
 mod claim;
 mod decoder;
+mod deletes;
 mod envelope;
 mod event;
 mod fault;

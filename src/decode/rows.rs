@@ -2,8 +2,8 @@
 //!
 //! An envelope says which table it is of. A flattened row says it in the fields or headers that `ExtractNewRecordState`
 //! was told to add, and a tombstone in such headers. What they leave open is found, the surest first: the physical table
-//! in a merged topic's key; the operator's word (`--source-table`); the delete right before a tombstone, by its key; the
-//! key schema's name, where it is another than the topic's; the topic's name, `connector.schema.table`, where the topic
+//! in a merged topic's key; the operator's word (`--source-table`); the key schema's name, where it is another than the
+//! topic's; the delete before a tombstone, by its key; the topic's name, `connector.schema.table`, where the topic
 //! carries no other table. What cannot be told is a bad record: a tombstone put down to the wrong table would delete a row.
 
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use sink_api::{Key, RowOp, Value};
 use super::{
     Event, EventXid, OtherRecord, RowEvent, Stage,
     decoder::Decoder,
+    deletes::Told,
     envelope::{Added, Top},
     fault::Fault,
     key::{ReadKey, encode_value, physical_table},
@@ -37,6 +38,9 @@ impl Decoder {
         xid: EventXid,
         source_ms: Option<i64>,
     ) -> Result<Event, Fault> {
+        if let Some(bytes) = &record.key {
+            self.deletes.lives(bytes, feed);
+        }
         let key = self.record_key(record, feed)?;
         let known = self.tables.feed(feed).known()?;
         let shape = Arc::clone(&known.shape);
@@ -94,10 +98,7 @@ impl Decoder {
         let key = self.record_key(record, feed)?;
         let other_key = self.other_key(record, feed)?;
         if let Some(bytes) = &record.key {
-            let (last, table) = self.last_delete.get_or_insert_default();
-            last.clear();
-            last.extend_from_slice(bytes);
-            *table = feed;
+            self.deletes.deleted(bytes, feed);
         }
         let shape = Arc::clone(&self.tables.feed(feed).known()?.shape);
         Ok(self.row_event(feed, key.key, other_key, xid, source_ms, RowOp::Delete, &shape))
@@ -230,17 +231,17 @@ impl Decoder {
         if let Some(table) = self.table_by_certain_name(split.payload)? {
             return Ok(table);
         }
-        if let Some((key, table)) = &self.last_delete
-            && key == bytes
-        {
-            return Ok(*table);
-        }
         let schema_name =
             if split.has_schema { self.keys.current().and_then(|entry| entry.schema.name()) } else { None };
         let named = schema_name.and_then(|name| name.strip_suffix(".Key"));
         // A router that merges topics may name the schema after the merged one; names are adjusted in schemas.
         if let Some(physical) = named.filter(|named| !is_adjusted(named, &self.topic)).map(str::to_owned) {
             return self.table_of_schema(&physical);
+        }
+        match self.deletes.told(bytes) {
+            Told::Of(table) => return Ok(table),
+            Told::Unread => return Err(unnamed_tombstone()),
+            Told::Nothing => {}
         }
         if let Some(table) = self.only_table() {
             return Ok(table);
@@ -328,9 +329,9 @@ impl Decoder {
     }
 
     fn carries_only(&self, schema: &str, table: &str) -> bool {
-        let is_it =
-            |carried: &String| carried.strip_prefix(schema).and_then(|rest| rest.strip_prefix('.')) == Some(table);
-        self.carried.iter().all(is_it)
+        let is_it = |source: &str| source.strip_prefix(schema).and_then(|rest| rest.strip_prefix('.')) == Some(table);
+        let sinks = if self.settings.mapping.needs_connector() { self.carried.len() } else { 1 };
+        sinks <= 1 && self.carried.iter().all(|(source, _)| is_it(source))
     }
 
     /// Returns the table met before that the topic is named after.

@@ -100,6 +100,15 @@ pub(super) struct Tables {
     last: usize,
 }
 
+/// What a statement says of where its table is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StatementOrigin<'a> {
+    pub(super) connector: &'a str,
+    pub(super) database: &'a str,
+    /// Whether the record itself says it, rather than the topic's name.
+    pub(super) stated: bool,
+}
+
 /// What a record says of its source table; empty where it says nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Named<'a> {
@@ -178,17 +187,35 @@ impl Tables {
         }
     }
 
-    /// Returns the number of the table that statements call `name` (`schema.table`).
+    /// Returns the number of the table that statements call `name` (`schema.table`). `carried` is what the topic is known
+    /// to carry.
     pub(super) fn find_short(
         &mut self,
         name: &str,
-        connector: &str,
-        database: &str,
+        origin: StatementOrigin<'_>,
+        carried: &[(String, TableName)],
         settings: &DecodeSettings,
     ) -> Result<usize, Fault> {
+        let StatementOrigin { connector, database, stated } = origin;
         if connector.is_empty() && settings.mapping.needs_connector() {
             let reason = format!("the record does not name its connector, and where rows of {name} go depends on it");
             return Err(unnamed(reason));
+        }
+        if !stated {
+            // The topic's name says nothing where tables of that name of several connectors come by it.
+            let several =
+                settings.mapping.needs_connector() && carried.iter().filter(|(source, _)| source == name).count() > 1;
+            let mut named = self.feeds.iter().filter(|feed| feed.source.short() == name).map(|feed| &feed.source);
+            let first = named.next();
+            let other = first.and_then(|first| named.find(|other| !other.may_be(first)));
+            if several || other.is_some() {
+                let origins: Vec<String> = first.into_iter().chain(other).map(|source| source.origin()).collect();
+                return Err(unnamed(format!(
+                    "tables called {name} of several connectors or databases come by this topic ({}), and the record does \
+                     not say which it means",
+                    origins.join(" and ")
+                )));
+            }
         }
         let fits = |own: &str, named: &str| own.is_empty() || named.is_empty() || own == named;
         let all_fit = |source: &SourceTable, connector: &str, database: &str| {
@@ -231,9 +258,11 @@ impl Tables {
         self.feeds.iter().position(|feed| is_named(&feed.source))
     }
 
-    /// Whether all tables met are tables of this name, of whatever connector.
+    /// Whether all tables met are this one, as far as they say where they come from.
     pub(super) fn are_all(&self, source: &SourceTable) -> bool {
-        self.feeds.iter().all(|feed| feed.source.schema == source.schema && feed.source.table == source.table)
+        self.feeds.iter().all(|feed| {
+            feed.source.schema == source.schema && feed.source.table == source.table && feed.source.may_be(source)
+        })
     }
 
     /// Whether no table was met yet.

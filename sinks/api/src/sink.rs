@@ -94,9 +94,9 @@ pub struct Claimed<L> {
     /// What its last owner committed; `None` for a lane that was never committed, or whose state is of another
     /// incarnation of the topic.
     pub state: Option<LaneState>,
-    /// The source tables whose changes have come by this topic, by the names under which they were noted
-    /// ([`Sink::claim_table`]), by workers of any name.
-    pub sources: Vec<String>,
+    /// The source tables whose changes have come by this topic or an earlier one of its name, by the names under which
+    /// they were noted ([`Sink::claim_table`]), each with the sink table that it went to; by workers of any name.
+    pub sources: Vec<(String, TableName)>,
     /// The incarnation that the sink knows under this topic's name, when it is another one than the lane's.
     pub other_incarnation: Option<crate::TopicId>,
 }

@@ -96,12 +96,14 @@ pub(crate) async fn hold(session: &mut Session) -> Result<(), SinkError> {
 }
 
 /// Returns the source tables whose changes have come by a lane's topic.
-pub(crate) async fn sources(session: &mut Session, lane: &LaneId) -> Result<Vec<String>, SinkError> {
+pub(crate) async fn sources(session: &mut Session, lane: &LaneId) -> Result<Vec<(String, TableName)>, SinkError> {
     let fail = |error: sqlx::Error| classify(&format!("read the streams of {}", lane.topic), &error);
     let mut arguments = PgArguments::default();
     let _ = arguments.add(frontier::uuid(&lane.topic_id));
+    let _ = arguments.add(&lane.topic);
     let rows = session.own_all(SOURCES, arguments).await.map_err(fail)?;
-    rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>().map_err(fail)
+    let source = |row: &PgRow| Ok((row.try_get(0)?, TableName { schema: row.try_get(1)?, name: row.try_get(2)? }));
+    rows.iter().map(source).collect::<Result<_, _>>().map_err(fail)
 }
 
 /// Returns the streams that feed a table.
@@ -149,7 +151,10 @@ const KEPT: &str = "
 SELECT count(*) FROM sink_repair.stream
 WHERE table_schema = $1 AND table_name = $2 AND topic_id = $3 AND source = ANY($4) AND claimed_by = $5";
 
-const SOURCES: &str = "SELECT DISTINCT source FROM sink_repair.stream WHERE topic_id = $1 ORDER BY source";
+const SOURCES: &str = "
+SELECT DISTINCT source, table_schema, table_name FROM sink_repair.stream
+WHERE topic_id = $1 OR topic = $2
+ORDER BY source, table_schema, table_name";
 
 const HOLDERS: &str = "
 SELECT source, topic, uuid_send(topic_id) AS topic_id, claimed_by FROM sink_repair.stream

@@ -242,6 +242,7 @@ async fn lane(
         writer: Some(Writer::new(sink.clone(), claimed.lane, parking, rules, claimed.state, sequencer.state(), waits)),
         sequencer,
         id,
+        placeless: false,
     };
     (lane, committed)
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sink_api::{Rule, TableShape};
+use sink_api::{Rule, TableName, TableShape};
 
 use super::{decode, decode_one, decoder, markers::envelope, record, shape};
 use crate::decode::{DecodeError, DecodeSettings, Decoder, Event, TableMapping};
@@ -28,7 +28,11 @@ fn table_of(event: &Event) -> &str {
 }
 
 fn carrying(sources: &[&str]) -> Decoder {
-    let sources = sources.iter().map(|source| (*source).to_owned()).collect();
+    let noted = |source: &&str| {
+        let (schema, table) = source.split_once('.').unwrap();
+        ((*source).to_owned(), TableName::new(schema, table))
+    };
+    let sources = sources.iter().map(noted).collect();
     decoder(DecodeSettings::default(), TOPIC, &shapes()).carrying(sources)
 }
 
@@ -63,6 +67,72 @@ fn a_tombstone_without_its_delete_is_of_the_topics_table_only_where_no_other_com
     for refused in [beside, met] {
         assert!(refused.as_ref().is_err_and(|reason| reason.contains("does not say its table")), "{refused:?}");
     }
+}
+
+/// Two connectors, or two tables, whose deletes of one key stand between each other's tombstones.
+#[test]
+fn a_tombstone_takes_no_row_that_was_written_after_its_delete() {
+    let mut decoder = carrying(&["inv.orders", "inv.lines"]);
+    let key = r#"{"id":2}"#;
+    let put = |decoder: &mut Decoder, table: &str, op: &str| {
+        decode(decoder, &record(Some(key), Some(&change(table, op, 2)), &[]));
+    };
+    put(&mut decoder, "orders", "d");
+    put(&mut decoder, "lines", "d");
+    assert_eq!(tombstone(&mut decoder, key, &[]), Ok("lines".to_owned()));
+    put(&mut decoder, "lines", "c");
+
+    assert_eq!(tombstone(&mut decoder, key, &[]), Ok("orders".to_owned()));
+    put(&mut decoder, "orders", "c");
+    assert!(tombstone(&mut decoder, key, &[]).is_err(), "both live");
+}
+
+/// Its record may have been the delete of another table: of one that nobody has met yet, too.
+#[test]
+fn a_tombstone_after_a_record_that_could_not_be_read_is_nobodys() {
+    let key = r#"{"id":2}"#;
+    let alone = |value: Option<&str>| {
+        let mut decoder = carrying(&["inv.orders"]);
+        decode(&mut decoder, &record(Some(key), Some(&change("orders", "d", 2)), &[]));
+        decode(&mut decoder, &record(Some(key), Some(&change("orders", "c", 2)), &[]));
+        match value {
+            Some(value) => assert!(decoder.decode(&record(Some(key), Some(value), &[])).is_err()),
+            None => decoder.unread(&record(Some(key), Some("{}"), &[])),
+        }
+        tombstone(&mut decoder, key, &[])
+    };
+
+    assert!(alone(Some(r#"{"before":{"id":2},"aft"#)).is_err());
+    let wrong = change("lines", "d", 2).replace("\"app\"", "7").replace("\"op\":\"d\"", "\"op\":\"z\"");
+    assert!(alone(Some(&wrong)).is_err());
+    assert!(alone(None).is_err(), "nor after one that a lane gave up");
+}
+
+#[test]
+fn a_tombstone_of_two_connectors_tables_of_one_name_is_nobodys() {
+    let mut decoder = carrying(&["inv.orders"]);
+    let of = |name: &str, op: &str, id| change("orders", op, id).replace("\"shop\"", &format!("\"{name}\""));
+    for (name, id) in [("shop", 1), ("outlet", 3)] {
+        let key = format!(r#"{{"id":{id}}}"#);
+        decode(&mut decoder, &record(Some(&key), Some(&of(name, "c", id)), &[]));
+    }
+
+    assert!(tombstone(&mut decoder, r#"{"id":2}"#, &[]).is_err());
+}
+
+/// Debezium deletes the rows of its signal table itself.
+#[test]
+fn a_tombstone_of_the_signal_table_is_known_by_its_delete() {
+    let settings = DecodeSettings { signal_table: Some("inv.signals".into()), ..DecodeSettings::default() };
+    let carried = ["orders", "lines"].map(|name| (format!("inv.{name}"), TableName::new("inv", name)));
+    let mut decoder = decoder(settings, TOPIC, &shapes()).carrying(carried.into());
+    let key = r#"{"id":"2-close"}"#;
+    let delete = change("signals", "d", 2);
+    decode(&mut decoder, &record(Some(key), Some(&delete), &[]));
+
+    let event = decode(&mut decoder, &record(Some(key), None, &[]));
+
+    assert!(matches!(event, Event::Other(_)), "{event:?}");
 }
 
 #[test]
@@ -172,6 +242,29 @@ fn a_marker_that_fits_the_tables_of_two_connectors_is_refused() {
     assert!(reason.contains("left/app and right/app"), "{reason}");
     let named = decode(&mut decoder, &outbox(topic, &format!(r#"{columns},"connector":"right""#)));
     assert!(matches!(named, Event::Part(_)), "{named:?}");
+}
+
+/// The topic may be named after the table of one of them.
+#[test]
+fn the_topics_name_does_not_decide_between_two_connectors() {
+    let columns = r#","key_columns":["a","b"]"#;
+    let topic = "left.inv.pairs";
+    let mut met = decoder(DecodeSettings::default(), topic, &[pairs(&["a", "b"])]);
+    for connector in ["left", "right"] {
+        decode(&mut met, &pair(connector, 1));
+    }
+    let mapping = TableMapping::parse("{schema}.{connector}_{table}").unwrap();
+    let settings = DecodeSettings { mapping, ..DecodeSettings::default() };
+    let shapes = [shape("inv.left_pairs", &[("a", "bigint"), ("b", "bigint")], &["a", "b"])];
+    let carried = ["left_pairs", "right_pairs"].map(|name| ("inv.pairs".to_owned(), TableName::new("inv", name)));
+    let mut carried = decoder(settings, topic, &shapes).carrying(carried.into());
+    decode(&mut carried, &pair("left", 1));
+
+    for decoder in [&mut met, &mut carried] {
+        assert_eq!(refusal(&decode(decoder, &outbox(topic, columns))).0, Rule::OneStream);
+        let named = decode(decoder, &outbox(topic, &format!(r#"{columns},"connector":"left""#)));
+        assert!(matches!(named, Event::Part(_)), "{named:?}");
+    }
 }
 
 #[test]

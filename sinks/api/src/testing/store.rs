@@ -102,9 +102,12 @@ impl Store {
     }
 
     /// Returns the source tables that a topic's lanes have noted.
-    pub(super) fn sources(&self, topic_id: TopicId) -> Vec<String> {
-        let all = self.streams.values().flatten().filter(|(_, topic, _)| *topic == topic_id);
-        let mut sources: Vec<String> = all.map(|(source, ..)| source.clone()).collect();
+    pub(super) fn sources(&self, topic_id: TopicId) -> Vec<(String, TableName)> {
+        let all = self.streams.iter().flat_map(|(table, feeds)| feeds.iter().map(move |feed| (table, feed)));
+        let mut sources: Vec<(String, TableName)> = all
+            .filter(|(_, (_, topic, _))| *topic == topic_id)
+            .map(|(table, (source, ..))| (source.clone(), table.clone()))
+            .collect();
         sources.sort_unstable();
         sources.dedup();
         sources
