@@ -280,3 +280,43 @@ async fn a_topic_that_comes_later_is_waited_for() -> Result<()> {
     holds(&mut bare.sink().await?, IDS, &["1"]).await?;
     worker.stop(LIMIT).await
 }
+
+/// Until the first record it would look for its place anew, and the end is elsewhere then.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lane_that_starts_at_the_end_keeps_that_place() -> Result<()> {
+    let bare = Bare::new("latest", TABLE).await?;
+    let mut sink = bare.sink().await?;
+    bare.write(vec![bare.row(1, "before")]).await?;
+    let latest = bare.apply().with(&["--start", "latest"]);
+    let mut worker = latest.start()?;
+    worker.logged("lane started", LIMIT).await?;
+    holds(&mut sink, "SELECT next_offset::text FROM sink_repair.frontier", &["1"]).await?;
+    worker.stop(LIMIT).await?;
+
+    bare.write(vec![bare.row(2, "meanwhile")]).await?;
+    latest.catches_up().await?;
+
+    assert_eq!(texts(&mut sink, IDS).await?, ["2"]);
+    Ok(())
+}
+
+/// The records before the frontier are read again, and may be another stream's since.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_was_reset_stays_so_until_the_next_record() -> Result<()> {
+    let bare = Bare::new("taken_back", TABLE).await?;
+    let mut sink = bare.sink().await?;
+    bare.write(vec![bare.row(1, "v")]).await?;
+    bare.apply().catches_up().await?;
+    let claims = "SELECT count(*)::text FROM sink_repair.stream";
+    assert_eq!(texts(&mut sink, claims).await?, ["1"]);
+    let reset = bare.apply().operate(&bare.sink_url(), &["reset", "--table", "inventory.orders"]).await?;
+    assert_eq!(reset.code, 0, "{}", reset.log);
+
+    bare.apply().catches_up().await?;
+    assert_eq!(texts(&mut sink, claims).await?, ["0"]);
+    bare.write(vec![bare.row(2, "v")]).await?;
+    bare.apply().catches_up().await?;
+
+    assert_eq!(texts(&mut sink, claims).await?, ["1"]);
+    Ok(())
+}

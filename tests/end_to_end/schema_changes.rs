@@ -296,3 +296,36 @@ async fn swapped_unique_values_are_written_when_they_come_together() -> Result<(
     bare.apply().catches_up().await?;
     holds(&mut sink, "SELECT v FROM orders ORDER BY id", &["b", "a"]).await
 }
+
+/// A migration is several statements, each of which changes the table under the units that are being written.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_migration_in_many_steps_stops_no_lane() -> Result<()> {
+    let bare = Bare::new("migration", TABLE).await?;
+    let mut sink = bare.sink().await?;
+    let mut worker = bare.apply().with(&["--batch-delay", "1ms"]).start()?;
+    bare.write(vec![bare.row(0, "v")]).await?;
+    counts(&mut sink, "SELECT count(*) FROM orders", 1).await?;
+    let writes = async {
+        for id in 1..50 {
+            bare.write(vec![bare.row(id, "v")]).await?;
+        }
+        anyhow::Ok(())
+    };
+    let mut migrating = bare.sink().await?;
+    let migration = async {
+        for step in 0..12 {
+            migrating.run(format!("ALTER TABLE orders ADD COLUMN c{step} int")).await?;
+            migrating.run(format!("ALTER TABLE orders ALTER COLUMN v TYPE varchar({})", 100 + step)).await?;
+            migrating.run(format!("ALTER TABLE orders DROP COLUMN c{step}")).await?;
+            migrating.run("REINDEX TABLE CONCURRENTLY orders").await?;
+        }
+        anyhow::Ok(())
+    };
+
+    let (written, migrated) = tokio::join!(writes, migration);
+
+    written?;
+    migrated?;
+    counts(&mut sink, "SELECT count(*) FROM orders", 50).await?;
+    worker.stop(LIMIT).await
+}
