@@ -91,11 +91,12 @@ impl Decoder {
         self.tables.sink_of(source)
     }
 
-    /// Takes note of a record that was given up.
-    pub fn unread(&mut self, record: &Record) {
-        if let Some(key) = &record.key {
-            self.deletes.unread(key, None);
-        }
+    /// Takes note of a record that was given up, of `table` (`schema.table`) as far as that is known: it may have been a
+    /// delete, whose tombstone is still to come.
+    pub fn unread(&mut self, record: &Record, table: Option<&str>) {
+        let (Some(key), Some(_)) = (&record.key, &record.value) else { return };
+        let table = table.and_then(|table| self.tables.number_of(table));
+        self.deletes.unread(key, table);
     }
 
     /// Takes note that a statement's table is not to be learned.
@@ -117,9 +118,6 @@ impl Decoder {
                 DecodeError::Setup { table: feed.map(|feed| self.tables.feed(feed).sink.clone()), reason, hint }
             }
             Fault::Bad(stage, reason) => {
-                if let Some(key) = &record.key {
-                    self.deletes.unread(key, feed);
-                }
                 let feed = feed.or_else(|| self.only_table());
                 DecodeError::Bad(BadRecord {
                     stage,

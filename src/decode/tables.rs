@@ -135,6 +135,11 @@ impl Tables {
         self.feeds.iter().find(|feed| feed.source.short() == source).map(|feed| &feed.sink)
     }
 
+    /// Returns the number of the table met before of this name (`schema.table`).
+    pub(super) fn number_of(&self, source: &str) -> Option<usize> {
+        self.feeds.iter().position(|feed| feed.source.short() == source)
+    }
+
     /// Forgets the table met last, unless it is known: statements may name any number of tables that are not there.
     pub(super) fn forget_unknown(&mut self, sink: &TableName) {
         if let Some(feed) = self.feeds.pop_if(|feed| feed.sink == *sink && !feed.is_known()) {
