@@ -300,17 +300,7 @@ impl<'a> Payload<'a> {
     }
 
     fn key_types(&self, key: &KeyColumns, wires: &[Wire]) -> Result<Option<Vec<String>>, Damage> {
-        let Some(raw) = self.get("key_types") else { return Ok(None) };
-        let mut types = Vec::new();
-        json::array::<Damage>(raw.get(), |element| {
-            let name = json::string(element).ok_or_else(|| Damage::whole("field `key_types` is not a list of text"))?;
-            types.push(name.into_owned());
-            Ok(())
-        })
-        .map_err(|damage| match damage.rule {
-            Rule::Whole => Damage::whole("field `key_types` is not a list of text"),
-            _ => damage,
-        })?;
+        let Some(types) = self.texts("key_types")? else { return Ok(None) };
         if types.len() != key.types.len() {
             return Err(Damage::new(
                 Rule::SameValue,
@@ -340,13 +330,7 @@ impl<'a> Payload<'a> {
             );
             Err(Damage::new(Rule::Order, reason))
         };
-        if let Some(raw) = self.get("key_columns") {
-            let mut source = Vec::new();
-            json::array::<Damage>(raw.get(), |element| {
-                source.push(json::string(element).ok_or_else(|| Damage::whole(""))?.into_owned());
-                Ok(())
-            })
-            .map_err(|_| Damage::whole("field `key_columns` is not a list of text"))?;
+        if let Some(source) = self.texts("key_columns")? {
             return if source == sink { Ok(()) } else { differs(&format!("({})", source.join(", "))) };
         }
         match in_order {
@@ -358,6 +342,18 @@ impl<'a> Payload<'a> {
                 "field `key_columns` is missing, and no key of the table has come yet to show the order of its columns",
             )),
         }
+    }
+
+    /// Returns a list of text, if it is there.
+    fn texts(&self, name: &str) -> Result<Option<Vec<String>>, Damage> {
+        let Some(raw) = self.get(name) else { return Ok(None) };
+        let mut texts = Vec::new();
+        json::array::<Damage>(raw.get(), |element| {
+            texts.push(json::string(element).ok_or_else(|| Damage::whole("it is not text"))?.into_owned());
+            Ok(())
+        })
+        .map_err(|_| Damage::whole(format!("field `{name}` is not a list of text")))?;
+        Ok(Some(texts))
     }
 
     fn byte_order(&self) -> Result<bool, Damage> {

@@ -206,45 +206,34 @@ impl Tables {
             let reason = format!("the record does not name its connector, and where rows of {name} go depends on it");
             return Err(unnamed(reason));
         }
-        if !stated {
-            // The topic's name says nothing where tables of that name of several connectors come by it.
-            let several =
-                settings.mapping.needs_connector() && carried.iter().filter(|(source, _)| source == name).count() > 1;
-            let mut named = self.feeds.iter().filter(|feed| feed.source.short() == name).map(|feed| &feed.source);
-            let first = named.next();
-            let other = first.and_then(|first| named.find(|other| !other.may_be(first)));
-            if several || other.is_some() {
-                let origins: Vec<String> = first.into_iter().chain(other).map(|source| source.origin()).collect();
-                return Err(unnamed(format!(
-                    "tables called {name} of several connectors or databases come by this topic ({}), and the record does \
-                     not say which it means",
-                    origins.join(" and ")
-                )));
-            }
-        }
-        let fits = |own: &str, named: &str| own.is_empty() || named.is_empty() || own == named;
-        let all_fit = |source: &SourceTable, connector: &str, database: &str| {
-            fits(&source.connector, connector) && fits(&source.database, database)
+        let at = |connector: &str, database: &str| SourceTable {
+            connector: connector.to_owned(),
+            database: database.to_owned(),
+            schema: String::new(),
+            table: String::new(),
         };
-        let mut met = self
-            .feeds
-            .iter()
-            .enumerate()
-            .filter(|(_, feed)| feed.source.short() == name && all_fit(&feed.source, connector, database));
-        let first = met.next();
-        let other = first.and_then(|(_, first)| {
-            // Records of one table may say more or less of where they come from.
-            met.find(|(_, feed)| !all_fit(&feed.source, &first.source.connector, &first.source.database))
-        });
-        match (first, other) {
-            (Some((index, _)), None) => Ok(index),
-            (Some((_, first)), Some((_, second))) => Err(unnamed(format!(
-                "tables called {name} of several connectors or databases come by this topic ({} and {}), and the record \
-                 does not say which it means",
-                first.source.origin(),
-                second.source.origin()
-            ))),
-            (None, _) => {
+        let place = at(connector, database);
+        // The topic's name says nothing where tables of that name of several connectors come by it.
+        let said = if stated { place.clone() } else { at("", "") };
+        let sources = self.feeds.iter().map(|feed| &feed.source);
+        let mut fitting = sources.filter(|source| source.short() == name && source.may_be(&said));
+        let first = fitting.next();
+        // Records of one table may say more or less of where they come from.
+        let other = first.and_then(|first| fitting.find(|other| !other.may_be(first)));
+        let several = !stated
+            && settings.mapping.needs_connector()
+            && carried.iter().filter(|(source, _)| source == name).count() > 1;
+        if several || other.is_some() {
+            let origins: Vec<String> = first.into_iter().chain(other).map(|source| source.origin()).collect();
+            return Err(unnamed(format!(
+                "tables called {name} of several connectors or databases come by this topic ({}), and the record does not \
+                 say which it means",
+                origins.join(" and ")
+            )));
+        }
+        match self.feeds.iter().position(|feed| feed.source.short() == name && feed.source.may_be(&place)) {
+            Some(index) => Ok(index),
+            None => {
                 let (schema, table) = name.split_once('.').unwrap_or(("", name));
                 self.find(Named { connector, database, schema, table }, settings)
             }
