@@ -35,11 +35,19 @@ pub struct RawRecord {
     pub headers: Vec<Header>,
 }
 
-/// Whether decoding looks at a header: the others are not carried to the lanes.
-pub fn is_wanted_header(name: &str) -> bool {
-    // Debezium's context headers stand on every record and say nothing that the lane needs.
-    !name.starts_with("__debezium.context.")
-        && (name.starts_with("__") || name.starts_with("dblog.") || name.starts_with("sink-repair."))
+/// The header in which Debezium names the connector, by its logical name.
+pub const CONNECTOR_HEADER: &str = "__debezium.context.connectorLogicalName";
+
+/// What an envelope without a schema begins with.
+const ENVELOPE: &[u8] = br#"{"before":"#;
+
+/// Whether decoding looks at a header of a record of this value: the others are not carried to the lanes.
+pub fn is_wanted_header(name: &str, value: Option<&[u8]>) -> bool {
+    // Of Debezium's context headers, which stand on every record, the connector's name is needed where no envelope has it.
+    if name.starts_with("__debezium.context.") {
+        return name == CONNECTOR_HEADER && !value.is_some_and(|value| value.starts_with(ENVELOPE));
+    }
+    name.starts_with("__") || name.starts_with("dblog.") || name.starts_with("sink-repair.")
 }
 
 impl Record {

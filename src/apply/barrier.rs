@@ -81,11 +81,14 @@ async fn verdict<U: Unit>(
     if difference.orphan_count == 0 || rules.policy != OrphanPolicy::Remove {
         return Ok(judge(statement, difference, &sink_api::RemovalBudget::default(), &rules.caps, rules.policy));
     }
-    let budget = unit.removal_budget(&statement.table, &statement.source_table).await?;
+    let budget = unit.removal_budget(&statement.table, &statement.source).await?;
     if !budget.streams.is_empty() {
         let (table, streams) = (&statement.table.name, budget.streams.join("; "));
         let reason = match budget.streams.len() {
-            1 => format!("{table} is fed by another stream than the one that this statement is of: {streams}"),
+            1 => format!(
+                "{table} is fed by another stream than that of {}, which this statement is of: {streams}",
+                statement.source
+            ),
             _ => format!("{table} is fed by several streams: {streams}"),
         };
         return Ok(Verdict::Refused { rule: Rule::OneStream, reason, again: false });
@@ -94,7 +97,7 @@ async fn verdict<U: Unit>(
         let reason = format!(
             "no change of {} has come by this topic yet, so nothing shows that what happens to {} passes through this lane \
              (one change of any row is enough)",
-            statement.source_table, statement.table.name
+            statement.source, statement.table.name
         );
         return Ok(Verdict::Refused { rule: Rule::OneStream, reason, again: false });
     }
@@ -134,7 +137,7 @@ pub(super) fn row(statement: &Statement, difference: &Difference, verdict: Verdi
         read_id: statement.read_id.clone(),
         kind: statement.kind,
         table: Some(statement.table.name.clone()),
-        source_table: statement.source_table.clone(),
+        source_table: statement.source.table.clone(),
         extent: statement.extent_text(),
         offset: statement.offset,
         verdict,

@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
 };
 
-use sink_api::{LaneId, Sink, SinkError, TableName};
+use sink_api::{LaneId, Sink, SinkError, SourceName, TableName};
 
 use super::{observer::Observer, patiently};
 use crate::decode::{Event, SourceTable};
@@ -20,36 +20,9 @@ pub(super) struct Feeds {
     /// The source of the last change: nearly always that of the next.
     last: Option<Arc<SourceTable>>,
     /// For each sink table, the sources noted.
-    noted: HashMap<TableName, Vec<Noted>>,
+    noted: HashMap<TableName, Vec<SourceName>>,
     /// Sink tables of changes before the frontier.
     met: HashSet<TableName>,
-}
-
-/// A source, by the name under which it was noted.
-#[derive(Debug)]
-struct Noted {
-    name: String,
-    /// The source table's own name.
-    table: String,
-    /// The connector's name and the database of its changes, as far as they have said.
-    connector: String,
-    database: String,
-}
-
-impl Noted {
-    /// Whether a change can be of this source: what both say has to be the same.
-    fn goes_with(&self, source: &SourceTable) -> bool {
-        let goes = |known: &str, said: &str| known.is_empty() || said.is_empty() || known == said;
-        goes(&self.connector, &source.connector) && goes(&self.database, &source.database)
-    }
-
-    fn learn(&mut self, source: &SourceTable) {
-        for (known, said) in [(&mut self.connector, &source.connector), (&mut self.database, &source.database)] {
-            if known.is_empty() {
-                known.clone_from(said);
-            }
-        }
-    }
 }
 
 impl Feeds {
@@ -87,37 +60,23 @@ impl Feeds {
         event: &Event,
         observer: &mut Observer,
     ) -> Result<(), SinkError> {
-        let (table, source, change) = match event {
-            Event::Row(row) => {
-                if self.last.as_ref().is_some_and(|last| Arc::ptr_eq(last, &row.source)) {
-                    return Ok(());
-                }
-                self.last = Some(Arc::clone(&row.source));
-                (&row.table.name, row.source.short(), &row.source)
-            }
-            // A statement feeds nothing.
-            _ => return Ok(()),
-        };
-        let noted = self.noted.entry(table.clone()).or_default();
-        let of_table = noted.iter_mut().find(|known| known.table == source);
-        let name = match of_table {
-            None => source.clone(),
-            Some(first) if first.goes_with(change) => {
-                first.learn(change);
-                return Ok(());
-            }
-            // Two connectors that capture tables of one name into one topic.
-            Some(_) => format!("{}/{}/{source}", change.connector, change.database),
-        };
-        if noted.iter().any(|known| known.name == name) {
+        // A statement feeds nothing.
+        let Event::Row(row) = event else { return Ok(()) };
+        if self.last.as_ref().is_some_and(|last| Arc::ptr_eq(last, &row.source)) {
             return Ok(());
         }
-        let holder = patiently(observer, || sink.claim_table(table, &name, lane)).await?;
-        if let Some(holder) = holder {
-            tracing::warn!(%lane, %table, source = name, holder, "another stream feeds this table as well: statements on it are void");
+        self.last = Some(Arc::clone(&row.source));
+        let (table, source) = (&row.table.name, row.source.name());
+        let noted = self.noted.entry(table.clone()).or_default();
+        // Records of one table may say more or less of where they come from.
+        if noted.iter().any(|noted| noted.says(&source)) {
+            return Ok(());
         }
-        let (connector, database) = (change.connector.clone(), change.database.clone());
-        noted.push(Noted { name, table: source, connector, database });
+        let holder = patiently(observer, || sink.claim_table(table, &source, lane)).await?;
+        if let Some(holder) = holder {
+            tracing::warn!(%lane, %table, %source, holder, "another stream feeds this table as well: statements on it are void");
+        }
+        noted.push(source);
         Ok(())
     }
 }

@@ -41,6 +41,7 @@ impl<S: Sink, O: Outlet> Writer<S, O> {
                 let bad = BadRecord {
                     stage: Stage::TaskPut,
                     table: Some(change.table.name.to_string()),
+                    feed: None,
                     key: Some((Arc::clone(&change.table), change.key.clone())),
                     reason: error.to_string(),
                 };

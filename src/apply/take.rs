@@ -44,7 +44,7 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
             // The table may have changed since, or be gone. What cannot be read again voids the windows that it stands in.
             Err(LaneEnd::Failed { what, .. }) if rebuilding => {
                 tracing::debug!(reason = what, "a record before the frontier cannot be read again");
-                Err(BadRecord { stage: Stage::TaskPut, table: None, key: None, reason: what })
+                Err(BadRecord { stage: Stage::TaskPut, table: None, feed: None, key: None, reason: what })
             }
             decoded => decoded?,
         };
@@ -67,7 +67,7 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
                 self.sequencer.push(record.offset, record.timestamp, event, steps);
             }
             Err(bad) => {
-                self.decoder.unread(record, bad.table.as_deref());
+                self.decoder.unread(record, &bad);
                 if !rebuilding && !self.outlet.can_park() {
                     // Before it is sequenced: the frontier must not pass it.
                     return Err(self.bad_record(record, &bad));

@@ -255,7 +255,7 @@ impl<S: Sink, O: Outlet> Writer<S, O> {
                         if row.missing > 0 {
                             report.missing.push(MissingKeys {
                                 table: Arc::clone(&statement.table),
-                                source_table: Some(statement.source_table.clone()),
+                                source_table: Some(statement.source.table.clone()),
                                 at: statement.offset,
                                 keys: missing.iter().map(Key::from_encoded).collect(),
                                 count: row.missing,

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 
 use serde_json::value::RawValue;
-use sink_api::{KeyList, KeyRange, KeySet, KeyType, ReadId, Rule, StatementKind};
+use sink_api::{KeyList, KeyRange, KeySet, KeyType, ReadId, Rule, SourceName, StatementKind};
 
 use super::{
     DecodeSettings, authentic,
@@ -225,16 +225,22 @@ impl<'a> Payload<'a> {
     }
 
     /// Returns the read and its table. The fields were checked.
-    pub(super) fn read_name(&self, table: &std::sync::Arc<sink_api::TableShape>) -> ReadName {
+    pub(super) fn read_name(&self, source: SourceName, table: &std::sync::Arc<sink_api::TableShape>) -> ReadName {
         ReadName {
             read_id: ReadId(self.text("read_id").unwrap_or_default().into_owned()),
-            source_table: self.text("table").unwrap_or_default().into_owned(),
+            source,
             table: std::sync::Arc::clone(table),
         }
     }
 
     /// Reads a part of a statement. The fields were checked; `wires` is how the stream carries the key columns.
-    pub(super) fn part(&self, kind: PayloadKind, key: &KeyColumns, wires: &[Wire]) -> Result<Part, Damage> {
+    pub(super) fn part(
+        &self,
+        kind: PayloadKind,
+        source: SourceName,
+        key: &KeyColumns,
+        wires: &[Wire],
+    ) -> Result<Part, Damage> {
         let key_types = self.key_types(key, wires)?;
         let key = &key.of_sources(key_types.as_deref());
         let byte_order = self.byte_order()?;
@@ -269,7 +275,7 @@ impl<'a> Payload<'a> {
         };
         let (part, parts) = self.numbers(kind)?;
         let claim = Claim {
-            read: self.read_name(&key.shape),
+            read: self.read_name(source, &key.shape),
             kind: kind.statement(),
             range,
             snapshot: self.snapshot()?,

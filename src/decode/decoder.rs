@@ -19,7 +19,7 @@
 
 use std::sync::Arc;
 
-use sink_api::{Key, TableName, TableShape};
+use sink_api::{Key, SourceName, TableName, TableShape};
 
 use super::{
     BadRecord, DecodeError, DecodeSettings, Event, OtherRecord, Stage,
@@ -54,8 +54,8 @@ pub struct Decoder {
     pub(super) values: Schemas<(usize, RowPlan)>,
     /// By which a tombstone's table is found.
     pub(super) deletes: RecentDeletes,
-    /// Source tables (`schema.table`) whose changes came by this topic in earlier lives, and where they went.
-    pub(super) carried: Vec<(String, TableName)>,
+    /// Source tables whose changes came by this topic in earlier lives, and where they went.
+    pub(super) carried: Vec<(SourceName, TableName)>,
 }
 
 impl Decoder {
@@ -74,7 +74,7 @@ impl Decoder {
 
     /// Takes note of source tables whose changes the topic is known to carry.
     #[must_use]
-    pub fn carrying(mut self, sources: Vec<(String, TableName)>) -> Decoder {
+    pub fn carrying(mut self, sources: Vec<(SourceName, TableName)>) -> Decoder {
         self.carried = sources;
         self
     }
@@ -91,12 +91,10 @@ impl Decoder {
         self.tables.sink_of(source)
     }
 
-    /// Takes note of a record that was given up, of `table` (`schema.table`) as far as that is known: it may have been a
-    /// delete, whose tombstone is still to come.
-    pub fn unread(&mut self, record: &Record, table: Option<&str>) {
+    /// Takes note of a record that was given up: it may have been a delete, whose tombstone is still to come.
+    pub fn unread(&mut self, record: &Record, bad: &BadRecord) {
         let (Some(key), Some(_)) = (&record.key, &record.value) else { return };
-        let table = table.and_then(|table| self.tables.number_of(table));
-        self.deletes.unread(key, table);
+        self.deletes.unread(key, bad.feed);
     }
 
     /// Takes note that a statement's table is not to be learned.
@@ -118,9 +116,11 @@ impl Decoder {
                 DecodeError::Setup { table: feed.map(|feed| self.tables.feed(feed).sink.clone()), reason, hint }
             }
             Fault::Bad(stage, reason) => {
+                let sure = feed;
                 let feed = feed.or_else(|| self.only_table());
                 DecodeError::Bad(BadRecord {
                     stage,
+                    feed: sure,
                     table: feed.map(|feed| self.tables.feed(feed).source.short()),
                     key: feed.filter(|_| stage != Stage::KeyConverter).and_then(|feed| self.key_of_bad(record, feed)),
                     reason,
@@ -220,7 +220,10 @@ impl Decoder {
                 self.upsert(record, table, after, Shape::Envelope, has_schema, source.xid(), source.ts_ms)
             }
             "d" if !is_absence => self.delete(record, table, source.xid(), source.ts_ms),
-            "d" | "absent" => self.absence(record, table, top.read_id.as_deref()),
+            "d" | "absent" => {
+                let source = self.tables.feed(table).source.name();
+                self.absence(record, table, source, top.read_id.as_deref())
+            }
             "t" => {
                 let known = self.tables.feed(table).known()?;
                 Ok(Event::Truncate { table: Arc::clone(&known.shape), xid: source.xid() })

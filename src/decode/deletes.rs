@@ -62,13 +62,14 @@ impl RecentDeletes {
         }
     }
 
-    /// Returns of which table a tombstone is.
-    pub(super) fn told(&mut self, key: &[u8]) -> Told {
+    /// Returns of which table a tombstone is that can only be of one of `fitting`.
+    pub(super) fn told(&mut self, key: &[u8], fitting: &[usize]) -> Told {
         let Some(entry) = self.by_key.get_mut(key) else { return Told::Nothing };
         if entry.unread.pop().is_some() {
             return Told::Unread;
         }
-        entry.tables.last().map_or(Told::Nothing, |table| Told::Of(*table))
+        let deleted = entry.tables.iter().rev().find(|table| fitting.contains(table));
+        deleted.map_or(Told::Nothing, |table| Told::Of(*table))
     }
 
     fn entry(&mut self, key: &[u8]) -> &mut Entry {
@@ -98,11 +99,12 @@ mod tests {
         deletes.deleted(b"k", 0);
         deletes.deleted(b"k", 1);
 
-        assert_eq!(deletes.told(b"k"), Told::Of(1));
+        assert_eq!(deletes.told(b"k", &[0, 1]), Told::Of(1));
+        assert_eq!((deletes.told(b"k", &[0]), deletes.told(b"k", &[2])), (Told::Of(0), Told::Nothing));
         deletes.lives(b"k", 1);
-        assert_eq!(deletes.told(b"k"), Told::Of(0));
+        assert_eq!(deletes.told(b"k", &[0, 1]), Told::Of(0));
         deletes.lives(b"k", 0);
-        assert_eq!((deletes.told(b"k"), deletes.told(b"other")), (Told::Nothing, Told::Nothing));
+        assert_eq!((deletes.told(b"k", &[0, 1]), deletes.told(b"other", &[0, 1])), (Told::Nothing, Told::Nothing));
     }
 
     #[test]
@@ -113,12 +115,12 @@ mod tests {
         deletes.unread(b"k", Some(1));
 
         assert_eq!(
-            [deletes.told(b"k"), deletes.told(b"k"), deletes.told(b"k")],
+            [deletes.told(b"k", &[0, 1]), deletes.told(b"k", &[0, 1]), deletes.told(b"k", &[0, 1])],
             [Told::Unread, Told::Unread, Told::Of(0)]
         );
         deletes.unread(b"k", Some(1));
         deletes.lives(b"k", 1);
-        assert_eq!(deletes.told(b"k"), Told::Of(0), "its table has been read again");
+        assert_eq!(deletes.told(b"k", &[0, 1]), Told::Of(0), "its table has been read again");
     }
 
     #[test]
@@ -128,7 +130,7 @@ mod tests {
             deletes.deleted(&key.to_be_bytes(), 0);
         }
 
-        assert_eq!((deletes.told(&0_usize.to_be_bytes()), deletes.order.len()), (Told::Nothing, KEYS));
-        assert_eq!(deletes.told(&1_usize.to_be_bytes()), Told::Of(0));
+        assert_eq!((deletes.told(&0_usize.to_be_bytes(), &[0]), deletes.order.len()), (Told::Nothing, KEYS));
+        assert_eq!(deletes.told(&1_usize.to_be_bytes(), &[0]), Told::Of(0));
     }
 }

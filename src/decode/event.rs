@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sink_api::{Key, KeyList, KeyRange, KeySet, ReadId, RowOp, Rule, StatementKind, TableShape};
+use sink_api::{Key, KeyList, KeyRange, KeySet, ReadId, RowOp, Rule, SourceName, StatementKind, TableShape};
 
 /// A table as the source names it: connector name, database, schema and table, as far as the record says.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -18,15 +18,9 @@ pub struct SourceTable {
 }
 
 impl SourceTable {
-    /// Whether both may be in one place: what both say of connector and database is the same.
-    pub(super) fn may_be(&self, other: &SourceTable) -> bool {
-        let fits = |one: &str, other: &str| one.is_empty() || other.is_empty() || one == other;
-        fits(&self.connector, &other.connector) && fits(&self.database, &other.database)
-    }
-
-    /// Returns where it is: `connector/database`.
-    pub(super) fn origin(&self) -> String {
-        format!("{}/{}", self.connector, self.database)
+    /// Returns its full name, as far as the record says it.
+    pub fn name(&self) -> SourceName {
+        SourceName { connector: self.connector.clone(), database: self.database.clone(), table: self.short() }
     }
 
     /// Returns `schema.table`, the name that statements and requests use.
@@ -111,8 +105,8 @@ pub struct RowEvent {
 pub struct ReadName {
     /// The read.
     pub read_id: ReadId,
-    /// The source's table, as the marker names it (`schema.table`).
-    pub source_table: String,
+    /// The source's table, as far as the record says it.
+    pub source: SourceName,
     /// The sink table.
     pub table: Arc<TableShape>,
 }

@@ -7,7 +7,7 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use sink_api::{KeyList, KeyRange, KeySet, ReadId, Rule, StatementKind, TableName};
+use sink_api::{KeyList, KeyRange, KeySet, ReadId, Rule, SourceName, StatementKind, TableName};
 
 use super::{
     Claim, Damaged, Event, OtherRecord, Part, ReadName,
@@ -18,10 +18,9 @@ use super::{
     json::{self, Broken, Kind},
     keylist::Damage,
     modes::BinaryMode,
-    tables::StatementOrigin,
     value::decode_bytes,
 };
-use crate::record::Record;
+use crate::record::{CONNECTOR_HEADER, Record};
 
 /// Where a payload came from.
 #[derive(Clone, Copy, Debug, Default)]
@@ -106,7 +105,10 @@ impl Decoder {
             _ => Some(Cow::Borrowed(payload.get())),
         };
         match text {
-            Some(text) => self.payload(&text, Origin { kind: Some(kind), ..Origin::default() }),
+            Some(text) => {
+                let connector = connector_of(record).unwrap_or_default();
+                self.payload(&text, Origin { kind: Some(kind), connector, database: "" })
+            }
             None => whole("the value is not text".to_owned()),
         }
     }
@@ -135,17 +137,17 @@ impl Decoder {
         payload.check_fields(kind, &self.topic)?;
         let table = payload.text("table").unwrap_or_default();
         let stated = payload.text("connector").unwrap_or_default();
-        let (connector, is_stated) = match (origin.connector, &*stated) {
-            ("", "") => (connector_of_topic(&self.topic, &table), false),
-            ("", stated) => (stated, true),
-            (connector, stated) if stated.is_empty() || stated == connector => (connector, true),
+        let connector = match (origin.connector, &*stated) {
+            ("", stated) => stated,
+            (connector, stated) if stated.is_empty() || stated == connector => connector,
             _ => {
                 let reason = "field `connector`: the record comes from another connector";
                 return Err(Damage::new(Rule::OneStream, reason));
             }
         };
-        let place = StatementOrigin { connector, database: origin.database, stated: is_stated };
-        let feed = match self.tables.find_short(&table, place, &self.carried, &self.settings) {
+        let source =
+            SourceName { connector: connector.into(), database: origin.database.into(), table: table.clone().into() };
+        let feed = match self.tables.of_statement(&source, &self.topic, &self.carried, &self.settings) {
             Ok(feed) => feed,
             Err(Fault::Setup { reason, .. }) => return Err(Damage::new(Rule::OneStream, reason)),
             Err(fault) => return Ok(Err(fault)),
@@ -159,7 +161,7 @@ impl Decoder {
             Err(fault) => return Ok(Err(fault)),
         };
         if kind == PayloadKind::Low {
-            return Ok(Ok(Event::Low(payload.read_name(&known.shape))));
+            return Ok(Ok(Event::Low(payload.read_name(source, &known.shape))));
         }
         let key = match &known.key {
             Ok(key) => key,
@@ -167,7 +169,7 @@ impl Decoder {
         };
         payload.check_key_columns(key, known.in_order)?;
         let wires = known.schema_key.as_ref().unwrap_or(&known.assumed_key);
-        Ok(Ok(Event::Part(Box::new(payload.part(kind, key, wires)?))))
+        Ok(Ok(Event::Part(Box::new(payload.part(kind, source, key, wires)?))))
     }
 
     /// A tombstone that its headers make an absence event.
@@ -178,10 +180,10 @@ impl Decoder {
         if !is_name(name) {
             return Ok(absence_damaged(record, None, Damage::whole(format!("header `dblog.table` {NO_NAME}"))));
         }
-        let stated = record.header("dblog.connector").and_then(header_text).unwrap_or_default();
-        let connector = if stated.is_empty() { connector_of_topic(&self.topic, name) } else { stated };
-        let place = StatementOrigin { connector, database: "", stated: !stated.is_empty() };
-        let table = match self.tables.find_short(name, place, &self.carried, &self.settings) {
+        let stated = record.header("dblog.connector").and_then(header_text);
+        let connector = stated.or_else(|| connector_of(record)).unwrap_or_default();
+        let source = SourceName { connector: connector.into(), ..SourceName::of_table(name) };
+        let table = match self.tables.of_statement(&source, &self.topic, &self.carried, &self.settings) {
             Ok(table) => table,
             Err(Fault::Setup { reason, .. }) => {
                 return Ok(absence_damaged(record, Some(name.to_owned()), Damage::new(Rule::OneStream, reason)));
@@ -189,12 +191,18 @@ impl Decoder {
             Err(fault) => return Err(fault),
         };
         *feed = Some(table);
-        self.absence(record, table, None)
+        self.absence(record, table, source, None)
     }
 
     /// An absence event: one key that a read did not find.
-    pub(super) fn absence(&mut self, record: &Record, feed: usize, read_id: Option<&str>) -> Result<Event, Fault> {
-        let source_table = self.tables.feed(feed).source.short();
+    pub(super) fn absence(
+        &mut self,
+        record: &Record,
+        feed: usize,
+        source: SourceName,
+        read_id: Option<&str>,
+    ) -> Result<Event, Fault> {
+        let source_table = source.table.clone();
         let refuse = |damage: Damage| Ok(absence_damaged(record, Some(source_table.clone()), damage));
         match self.tables.feed(feed).known() {
             Ok(known) => {
@@ -224,7 +232,7 @@ impl Decoder {
         let known = self.tables.feed(feed).known()?;
         let empty = || KeySet::List(KeyList::new());
         let claim = Claim {
-            read: ReadName { read_id: ReadId(read_id.to_owned()), source_table, table: Arc::clone(&known.shape) },
+            read: ReadName { read_id: ReadId(read_id.to_owned()), source, table: Arc::clone(&known.shape) },
             kind: StatementKind::Absence,
             range: KeyRange::ALL,
             snapshot: None,
@@ -245,13 +253,13 @@ impl Decoder {
     }
 }
 
-/// Returns the connector of a topic that is named `connector.schema.table`.
-fn connector_of_topic<'a>(topic: &'a str, table: &str) -> &'a str {
-    topic.strip_suffix(table).and_then(|rest| rest.strip_suffix('.')).unwrap_or_default()
+/// Returns the connector that Debezium's own header names (3.6 writes it on every record of a connector).
+pub(super) fn connector_of(record: &Record) -> Option<&str> {
+    record.header(CONNECTOR_HEADER).and_then(header_text).filter(|name| !name.is_empty())
 }
 
 /// Returns a header's text; a JSON converter for headers puts it in quotes.
-fn header_text(value: &[u8]) -> Option<&str> {
+pub(super) fn header_text(value: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(value).ok()?;
     Some(text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text))
 }

@@ -86,6 +86,8 @@ pub struct BadRecord {
     pub stage: Stage,
     /// The source's or the sink's name of the table, if it is known.
     pub table: Option<String>,
+    /// Its number in the decoder, where the record itself says which it is.
+    pub feed: Option<usize>,
     /// The key, when it could be read: it counts as changed.
     pub key: Option<(Arc<TableShape>, Key)>,
     /// What is wrong, without row data.

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use sink_api::{Key, RowOp, Value};
+use sink_api::{Key, RowOp, SourceName, Value};
 
 use super::{
     Event, EventXid, OtherRecord, RowEvent, Stage,
@@ -17,10 +17,11 @@ use super::{
     envelope::{Added, Top},
     fault::Fault,
     key::{ReadKey, encode_value, physical_table},
+    markers::connector_of,
     row::{RowPlan, Shape, read_row},
     schema::{Schemas, Split},
     signal,
-    tables::Named,
+    tables::{Named, is_adjusted},
     wire::Wire,
 };
 use crate::record::Record;
@@ -130,10 +131,7 @@ impl Decoder {
         let split = self.keys.split(bytes).map_err(|broken| Fault::key(format!("the key {broken}")))?;
         let mut added = Added::default();
         take_headers(&mut added, record);
-        let table = match added.table {
-            Some(_) => self.table_of_row(record, &added)?,
-            None => self.table_of_tombstone(bytes, &split)?,
-        };
+        let table = self.table_of_tombstone(record, bytes, &split, &added)?;
         *feed = Some(table);
         if self.is_signal(table, None, Some(split.payload)) {
             return Ok(Event::Other(OtherRecord::Signal));
@@ -227,72 +225,102 @@ impl Decoder {
         }
     }
 
-    fn table_of_tombstone(&mut self, bytes: &[u8], split: &Split<'_>) -> Result<usize, Fault> {
-        if let Some(table) = self.table_by_certain_name(split.payload)? {
+    /// Finds the table of a tombstone. What it says itself leaves some of the tables met before; of those the one is meant
+    /// whose last event of this key was a delete: there the tombstone takes nothing that lives. Without such a delete it
+    /// has to say enough to leave one table only.
+    fn table_of_tombstone(
+        &mut self,
+        record: &Record,
+        bytes: &[u8],
+        split: &Split<'_>,
+        added: &Added<'_>,
+    ) -> Result<usize, Fault> {
+        if let Some(table) = self.table_by_certain_name(split.payload, connector_of(record))? {
             return Ok(table);
         }
         let schema_name =
             if split.has_schema { self.keys.current().and_then(|entry| entry.schema.name()) } else { None };
-        let named = schema_name.and_then(|name| name.strip_suffix(".Key"));
+        let schema_name = schema_name.and_then(|name| name.strip_suffix(".Key"));
         // A router that merges topics may name the schema after the merged one; names are adjusted in schemas.
-        if let Some(physical) = named.filter(|named| !is_adjusted(named, &self.topic)).map(str::to_owned) {
-            return self.table_of_schema(&physical);
-        }
-        match self.deletes.told(bytes) {
+        let schema_name = schema_name.filter(|name| !is_adjusted(name, &self.topic)).map(str::to_owned);
+        let named = said(record, added);
+        let fitting: Vec<usize> = match &schema_name {
+            Some(name) => {
+                let named_after: Vec<usize> = self.tables.named_after(name).collect();
+                self.tables.fitting(&named).filter(|table| named_after.contains(table)).collect()
+            }
+            None => self.tables.fitting(&named).collect(),
+        };
+        let names_table = schema_name.is_some() || !named.table.is_empty();
+        match self.deletes.told(bytes, &fitting) {
             Told::Of(table) => return Ok(table),
-            Told::Unread => return Err(unnamed_tombstone()),
-            Told::Nothing => {}
+            Told::Unread if !names_table => return Err(unnamed_tombstone()),
+            Told::Unread | Told::Nothing => {}
         }
-        if let Some(table) = self.only_table() {
+        match (&fitting[..], schema_name) {
+            ([table], _) if names_table => Ok(*table),
+            ([], _) if !named.table.is_empty() => self.table_of_row(record, added),
+            ([], Some(name)) => {
+                let by_name = topic_parts(&name).ok_or_else(unnamed_tombstone)?;
+                let connector =
+                    if self.settings.mapping.needs_connector() { by_name.connector } else { named.connector };
+                self.tables.find(Named { connector, ..by_name }, &self.settings)
+            }
+            _ if names_table => Err(unnamed_tombstone()),
+            _ => self.table_of_lone_topic(&named, &fitting),
+        }
+    }
+
+    /// Finds the table of a tombstone that says nothing: the topic's only one.
+    fn table_of_lone_topic(&mut self, named: &Named<'_>, fitting: &[usize]) -> Result<usize, Fault> {
+        if let Some(table) = self.only_table().filter(|table| fitting.contains(table)) {
             return Ok(table);
         }
-        match topic_parts(&self.topic) {
-            Some(named) if self.tables.is_empty() && self.carries_only(named.schema, named.table) => {
-                self.tables.find(named, &self.settings)
+        let topic = self.topic.clone();
+        match topic_parts(&topic) {
+            Some(by_topic) if self.tables.is_empty() && self.carries_only(by_topic.schema, by_topic.table) => {
+                let connector = self.connector_or_topics(named.connector, by_topic.connector);
+                self.tables.find(Named { connector, ..by_topic }, &self.settings)
             }
             _ => Err(unnamed_tombstone()),
         }
     }
 
-    /// Finds the table whose own topic a key's schema is named after.
-    fn table_of_schema(&mut self, physical: &str) -> Result<usize, Fault> {
-        if let Some(table) = self.tables.of_topic(physical) {
-            return Ok(table);
-        }
-        let named = topic_parts(physical).ok_or_else(unnamed_tombstone)?;
-        let connector = if self.settings.mapping.needs_connector() { named.connector } else { "" };
-        self.tables.find_partial(Named { connector, ..named }, &self.settings)
-    }
-
     fn table_of_row(&mut self, record: &Record, added: &Added<'_>) -> Result<usize, Fault> {
         let topic = self.topic.clone();
         let by_topic = topic_parts(&topic).unwrap_or_default();
-        if let Some(table) = added.table.as_deref() {
+        let named = said(record, added);
+        let table = named.table;
+        if !table.is_empty() {
             let is_topics = by_topic.table == table;
             let assigned = self.settings.mapping.assigned(&topic).filter(|(_, assigned)| *assigned == table);
             let assigned = assigned.map(|(schema, _)| schema.to_owned());
-            let schema = match (added.schema.as_deref(), &assigned) {
-                (Some(schema), _) => schema,
-                (None, Some(schema)) => schema,
-                (None, None) if is_topics => by_topic.schema,
-                (None, None) => return Err(self.unnamed_table()),
+            let schema = match (named.schema, &assigned) {
+                ("", Some(schema)) => schema,
+                ("", None) if is_topics => by_topic.schema,
+                ("", None) => return Err(self.unnamed_table()),
+                (schema, _) => schema,
             };
-            let connector = match added.connector.as_deref() {
-                Some(connector) => connector,
-                None if is_topics && by_topic.schema == schema => by_topic.connector,
-                None => "",
-            };
-            let database = added.database.as_deref().unwrap_or_default();
-            return self.tables.find_partial(Named { connector, database, schema, table }, &self.settings);
+            let is_topics = is_topics && by_topic.schema == schema;
+            let topics = if is_topics { by_topic.connector } else { "" };
+            let connector = self.connector_or_topics(named.connector, topics);
+            return self.tables.find_partial(Named { connector, schema, ..named }, &self.settings);
         }
         let key = record.key.as_deref().and_then(|key| self.keys.split(key).ok()).map(|split| split.payload.to_owned());
-        if let Some(table) = self.table_by_certain_name(key.as_deref().unwrap_or_default())? {
+        if let Some(table) = self.table_by_certain_name(key.as_deref().unwrap_or_default(), connector_of(record))? {
             return Ok(table);
         }
-        let Some(by_topic) = topic_parts(&topic) else { return Err(self.unnamed_table()) };
-        let connector = added.connector.as_deref().unwrap_or(by_topic.connector);
-        let database = added.database.as_deref().unwrap_or_default();
-        self.tables.find_partial(Named { connector, database, ..by_topic }, &self.settings)
+        if by_topic.table.is_empty() {
+            return Err(self.unnamed_table());
+        }
+        let connector = self.connector_or_topics(named.connector, by_topic.connector);
+        self.tables.find_partial(Named { connector, database: named.database, ..by_topic }, &self.settings)
+    }
+
+    /// Returns the connector that a record names; the topic's name only says where rows go, where that depends on it: a
+    /// topic may be called otherwise.
+    fn connector_or_topics<'n>(&self, said: &'n str, topics: &'n str) -> &'n str {
+        if said.is_empty() && self.settings.mapping.needs_connector() { topics } else { said }
     }
 
     fn unnamed_table(&self) -> Fault {
@@ -306,32 +334,38 @@ impl Decoder {
     }
 
     /// Finds the table that the key's physical table or the operator names.
-    fn table_by_certain_name(&mut self, key: &str) -> Result<Option<usize>, Fault> {
+    fn table_by_certain_name(&mut self, key: &str, connector: Option<&str>) -> Result<Option<usize>, Fault> {
         if let Some(physical) = physical_table(key)
             && let Some(named) = topic_parts(&physical)
         {
-            return self.tables.find_partial(named, &self.settings).map(Some);
+            let connector = connector.unwrap_or(named.connector);
+            return self.tables.find_partial(Named { connector, ..named }, &self.settings).map(Some);
         }
         let assigned = self.settings.mapping.assigned(&self.topic);
         let Some((schema, table)) = assigned.map(|(schema, table)| (schema.to_owned(), table.to_owned())) else {
             return Ok(None);
         };
-        let named = Named { schema: &schema, table: &table, ..Named::default() };
+        let connector = connector.unwrap_or_default();
+        let named = Named { connector, schema: &schema, table: &table, ..Named::default() };
         self.tables.find_partial(named, &self.settings).map(Some)
     }
 
     /// Returns the table that the topic is named after, where no other one is known to come by it.
     pub(super) fn only_table(&mut self) -> Option<usize> {
         let table = self.table_of_topic()?;
-        let source = Arc::clone(&self.tables.feed(table).source);
-        let alone = self.tables.are_all(&source) && self.carries_only(&source.schema, &source.table);
-        alone.then_some(table)
+        let source = self.tables.feed(table).source.name();
+        let alone = self.tables.are_all(&source) && self.carried.iter().all(|(carried, _)| carried.may_be(&source));
+        (alone && self.are_one()).then_some(table)
     }
 
     fn carries_only(&self, schema: &str, table: &str) -> bool {
-        let is_it = |source: &str| source.strip_prefix(schema).and_then(|rest| rest.strip_prefix('.')) == Some(table);
-        let sinks = if self.settings.mapping.needs_connector() { self.carried.len() } else { 1 };
-        sinks <= 1 && self.carried.iter().all(|(source, _)| is_it(source))
+        let source = SourceName::of_table(format!("{schema}.{table}"));
+        self.carried.iter().all(|(carried, _)| carried.may_be(&source)) && self.are_one()
+    }
+
+    /// Whether all sources that the topic is known to carry may be one.
+    fn are_one(&self) -> bool {
+        self.carried.iter().all(|(one, _)| self.carried.iter().all(|(other, _)| one.may_be(other)))
     }
 
     /// Returns the table met before that the topic is named after.
@@ -348,16 +382,12 @@ fn is_equal(column: &sink_api::Column, key_type: sink_api::KeyType, left: &Value
         && left_bytes == right_bytes
 }
 
-/// Whether a schema's name is a topic's, but for characters that schemas may not have.
-fn is_adjusted(name: &str, topic: &str) -> bool {
-    let plain = |byte: u8| if byte.is_ascii_alphanumeric() { byte } else { b'_' };
-    name.len() == topic.len() && name.bytes().zip(topic.bytes()).all(|(left, right)| plain(left) == plain(right))
-}
-
 fn unnamed_tombstone() -> Fault {
-    let reason = "the tombstone does not say its table; no delete right before it says it, and by the topic's name it \
-                  cannot be told, or other tables come by this topic too; of a topic with one table name it with \
-                  --source-table; of flattened rows have the connector say it (add.headers=source.schema,source.table)";
+    let reason = "the tombstone does not say its table, or says what fits several; no delete right before it says it (it \
+                  may lie too far back, before a restart: then it was applied, and the tombstone can be stepped over), \
+                  and by the topic's name it cannot be told, or other tables come by this topic too; of a topic with \
+                  one table name it with --source-table; of flattened rows have the connector say it \
+                  (add.headers=source.name,source.schema,source.table)";
     Fault::Bad(Stage::TaskPut, reason.to_owned())
 }
 
@@ -367,6 +397,13 @@ fn take_headers<'a>(added: &mut Added<'a>, record: &'a Record) {
             added.take_header(name, value.as_deref());
         }
     }
+}
+
+/// Returns what a flattened row or a tombstone says of its table.
+fn said<'a>(record: &'a Record, added: &'a Added<'_>) -> Named<'a> {
+    let text = |text: &'a Option<std::borrow::Cow<'_, str>>| text.as_deref().unwrap_or_default();
+    let connector = added.connector.as_deref().or_else(|| connector_of(record)).unwrap_or_default();
+    Named { connector, database: text(&added.database), schema: text(&added.schema), table: text(&added.table) }
 }
 
 /// Takes a topic's name apart: `connector.schema.table`. The connector's own name may have dots.

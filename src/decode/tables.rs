@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use sink_api::{NotNative, TableName, TableShape};
+use sink_api::{NotNative, SourceName, TableName, TableShape};
 
 use super::{
     DecodeSettings, SourceTable,
@@ -21,6 +21,8 @@ pub(super) struct Feed {
     known: Option<Known>,
     /// Whether it is Debezium's signal table.
     pub(super) is_signal: bool,
+    /// Whether a change of it has come; else only statements have named it.
+    met: bool,
 }
 
 /// What is known of a table once the sink's shape is.
@@ -100,15 +102,6 @@ pub(super) struct Tables {
     last: usize,
 }
 
-/// What a statement says of where its table is.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct StatementOrigin<'a> {
-    pub(super) connector: &'a str,
-    pub(super) database: &'a str,
-    /// Whether the record itself says it, rather than the topic's name.
-    pub(super) stated: bool,
-}
-
 /// What a record says of its source table; empty where it says nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Named<'a> {
@@ -135,14 +128,10 @@ impl Tables {
         self.feeds.iter().find(|feed| feed.source.short() == source).map(|feed| &feed.sink)
     }
 
-    /// Returns the number of the table met before of this name (`schema.table`).
-    pub(super) fn number_of(&self, source: &str) -> Option<usize> {
-        self.feeds.iter().position(|feed| feed.source.short() == source)
-    }
-
-    /// Forgets the table met last, unless it is known: statements may name any number of tables that are not there.
+    /// Forgets the table met last, if it is one that only a statement has named, and is not known: statements may name any
+    /// number of tables that are not there.
     pub(super) fn forget_unknown(&mut self, sink: &TableName) {
-        if let Some(feed) = self.feeds.pop_if(|feed| feed.sink == *sink && !feed.is_known()) {
+        if let Some(feed) = self.feeds.pop_if(|feed| feed.sink == *sink && !feed.is_known() && !feed.met) {
             self.by_source.remove(&*feed.source);
             self.last = 0;
         }
@@ -153,7 +142,7 @@ impl Tables {
         &mut self.feeds[index]
     }
 
-    /// Returns the number of the table of this name, a new one if need be.
+    /// Returns the number of the table of this name, of which a change has come; a new one if need be.
     pub(super) fn find(&mut self, named: Named<'_>, settings: &DecodeSettings) -> Result<usize, Fault> {
         let is_named = |source: &SourceTable| {
             source.table == named.table
@@ -161,7 +150,7 @@ impl Tables {
                 && source.connector == named.connector
                 && source.database == named.database
         };
-        if self.feeds.get(self.last).is_some_and(|feed| is_named(&feed.source)) {
+        if self.feeds.get(self.last).is_some_and(|feed| feed.met && is_named(&feed.source)) {
             return Ok(self.last);
         }
         let source = SourceTable {
@@ -170,74 +159,105 @@ impl Tables {
             schema: named.schema.to_owned(),
             table: named.table.to_owned(),
         };
-        self.last = match self.by_source.get(&source) {
-            Some(index) => *index,
-            None => self.add(source, settings)?,
-        };
+        self.last = self.number_of(source, settings)?;
+        self.feeds[self.last].met = true;
         Ok(self.last)
     }
 
-    /// Returns the number of the table of this name; what the name leaves open is taken from a table met before.
-    pub(super) fn find_partial(&mut self, named: Named<'_>, settings: &DecodeSettings) -> Result<usize, Fault> {
-        let fits = |own: &str, named: &str| named.is_empty() || own == named;
-        let met = self.feeds.iter().position(|feed| {
-            feed.source.table == named.table
-                && fits(&feed.source.schema, named.schema)
-                && fits(&feed.source.connector, named.connector)
-                && fits(&feed.source.database, named.database)
-        });
-        match met {
-            Some(index) => Ok(index),
-            None => self.find(named, settings),
+    fn number_of(&mut self, source: SourceTable, settings: &DecodeSettings) -> Result<usize, Fault> {
+        match self.by_source.get(&source) {
+            Some(index) => Ok(*index),
+            None => self.add(source, settings),
         }
     }
 
-    /// Returns the number of the table that statements call `name` (`schema.table`). `carried` is what the topic is known
-    /// to carry.
-    pub(super) fn find_short(
+    /// Returns the number of the table of this name; what the name leaves open is taken from the one table met before
+    /// that it fits. Where it fits several it stays open, and where it says more it is the table's name.
+    pub(super) fn find_partial(&mut self, named: Named<'_>, settings: &DecodeSettings) -> Result<usize, Fault> {
+        let says_no_more = |source: &SourceTable| {
+            (named.connector.is_empty() || source.connector == named.connector)
+                && (named.database.is_empty() || source.database == named.database)
+        };
+        let fitting: Vec<usize> = self.fitting(&named).collect();
+        match fitting[..] {
+            [index] if says_no_more(&self.feeds[index].source) => Ok(index),
+            _ => self.find(named, settings),
+        }
+    }
+
+    /// Returns the tables met before that a name fits.
+    pub(super) fn fitting(&self, named: &Named<'_>) -> impl Iterator<Item = usize> {
+        let may_be = |own: &str, named: &str| own.is_empty() || named.is_empty() || own == named;
+        self.met()
+            .filter(move |(_, source)| {
+                (named.table.is_empty() || source.table == named.table)
+                    && (named.schema.is_empty() || source.schema == named.schema)
+                    && may_be(&source.connector, named.connector)
+                    && may_be(&source.database, named.database)
+            })
+            .map(|(index, _)| index)
+    }
+
+    /// Returns the tables of which changes have come.
+    fn met(&self) -> impl Iterator<Item = (usize, &SourceTable)> {
+        self.feeds.iter().enumerate().filter(|(_, feed)| feed.met).map(|(index, feed)| (index, &*feed.source))
+    }
+
+    /// Returns the number of the table that a statement is of. `carried` is what the topic is known to carry. A statement
+    /// feeds nothing: a table that only statements name is not one that comes by the topic.
+    pub(super) fn of_statement(
         &mut self,
-        name: &str,
-        origin: StatementOrigin<'_>,
-        carried: &[(String, TableName)],
+        source: &SourceName,
+        topic: &str,
+        carried: &[(SourceName, TableName)],
         settings: &DecodeSettings,
     ) -> Result<usize, Fault> {
-        let StatementOrigin { connector, database, stated } = origin;
-        if connector.is_empty() && settings.mapping.needs_connector() {
-            let reason = format!("the record does not name its connector, and where rows of {name} go depends on it");
-            return Err(unnamed(reason));
-        }
-        let at = |connector: &str, database: &str| SourceTable {
-            connector: connector.to_owned(),
-            database: database.to_owned(),
-            schema: String::new(),
-            table: String::new(),
-        };
-        let place = at(connector, database);
-        // The topic's name says nothing where tables of that name of several connectors come by it.
-        let said = if stated { place.clone() } else { at("", "") };
-        let sources = self.feeds.iter().map(|feed| &feed.source);
-        let mut fitting = sources.filter(|source| source.short() == name && source.may_be(&said));
-        let first = fitting.next();
+        let met: Vec<SourceName> = self.met().map(|(_, met)| met.name()).filter(|met| met.may_be(source)).collect();
+        let known: Vec<&SourceName> =
+            carried.iter().map(|(carried, _)| carried).filter(|carried| carried.may_be(source)).chain(&met).collect();
         // Records of one table may say more or less of where they come from.
-        let other = first.and_then(|first| fitting.find(|other| !other.may_be(first)));
-        let several = !stated
-            && settings.mapping.needs_connector()
-            && carried.iter().filter(|(source, _)| source == name).count() > 1;
-        if several || other.is_some() {
-            let origins: Vec<String> = first.into_iter().chain(other).map(|source| source.origin()).collect();
+        let several = known.iter().find_map(|one| Some((one, known.iter().find(|other| !other.may_be(one))?)));
+        if let Some((one, other)) = several {
             return Err(unnamed(format!(
-                "tables called {name} of several connectors or databases come by this topic ({}), and the record does not \
-                 say which it means",
-                origins.join(" and ")
+                "tables called {} of several connectors or databases come by this topic ({one} and {other}), and the record \
+                 does not say which it means",
+                source.table
             )));
         }
-        match self.feeds.iter().position(|feed| feed.source.short() == name && feed.source.may_be(&place)) {
-            Some(index) => Ok(index),
-            None => {
-                let (schema, table) = name.split_once('.').unwrap_or(("", name));
-                self.find(Named { connector, database, schema, table }, settings)
+        let (schema, table) = source.table.split_once('.').unwrap_or(("", &source.table));
+        let connector = match source.connector.as_str() {
+            "" if settings.mapping.needs_connector() => {
+                topic.strip_suffix(source.table.as_str()).and_then(|rest| rest.strip_suffix('.')).unwrap_or_default()
             }
+            connector => connector,
+        };
+        if connector.is_empty() && settings.mapping.needs_connector() {
+            let reason =
+                format!("the record does not name its connector, and where rows of {} go depends on it", source.table);
+            return Err(unnamed(reason));
         }
+        if let Some(index) = self.met().find(|(_, met)| met.name().may_be(source)).map(|(index, _)| index) {
+            return Ok(index);
+        }
+        let source = SourceTable {
+            connector: connector.to_owned(),
+            database: source.database.clone(),
+            schema: schema.to_owned(),
+            table: table.to_owned(),
+        };
+        self.number_of(source, settings)
+    }
+
+    /// Returns the tables met before that a key schema is named after: `connector.schema.table`, in which other characters
+    /// than letters and digits have become `_`.
+    pub(super) fn named_after(&self, schema_name: &str) -> impl Iterator<Item = usize> {
+        self.met()
+            .filter(move |(_, source)| {
+                adjusted_suffix(schema_name, &format!(".{}.{}", source.schema, source.table)).is_some_and(|connector| {
+                    source.connector.is_empty() || adjusted_suffix(connector, &source.connector) == Some("")
+                })
+            })
+            .map(|(index, _)| index)
     }
 
     /// Returns the number of the table met before that a topic is named after: `...schema.table`.
@@ -249,19 +269,17 @@ impl Tables {
                 .and_then(|rest| rest.strip_suffix(source.schema.as_str()))
                 .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
         };
-        self.feeds.iter().position(|feed| is_named(&feed.source))
+        self.met().find(|(_, source)| is_named(source)).map(|(index, _)| index)
     }
 
     /// Whether all tables met are this one, as far as they say where they come from.
-    pub(super) fn are_all(&self, source: &SourceTable) -> bool {
-        self.feeds.iter().all(|feed| {
-            feed.source.schema == source.schema && feed.source.table == source.table && feed.source.may_be(source)
-        })
+    pub(super) fn are_all(&self, source: &SourceName) -> bool {
+        self.met().all(|(_, met)| met.name().may_be(source))
     }
 
     /// Whether no table was met yet.
     pub(super) fn is_empty(&self) -> bool {
-        self.feeds.is_empty()
+        self.met().next().is_none()
     }
 
     fn add(&mut self, source: SourceTable, settings: &DecodeSettings) -> Result<usize, Fault> {
@@ -273,7 +291,7 @@ impl Tables {
         let is_signal = settings.signal_table.as_deref() == Some(&*source.short());
         let index = self.feeds.len();
         self.by_source.insert(source.clone(), index);
-        self.feeds.push(Feed { source: Arc::new(source), sink, known, is_signal });
+        self.feeds.push(Feed { source: Arc::new(source), sink, known, is_signal, met: false });
         Ok(index)
     }
 }
@@ -281,4 +299,16 @@ impl Tables {
 fn unnamed(reason: String) -> Fault {
     let hint = "write the connector's topic.prefix into the marker's field `connector` (header `dblog.connector`)";
     Fault::Setup { reason, hint: hint.to_owned() }
+}
+
+/// Takes `suffix` off the end of a schema's name, where other characters than letters and digits count as one.
+fn adjusted_suffix<'n>(name: &'n str, suffix: &str) -> Option<&'n str> {
+    let (rest, end) = name.split_at_checked(name.len().checked_sub(suffix.len())?)?;
+    is_adjusted(end, suffix).then_some(rest)
+}
+
+/// Whether a schema's name is a topic's, but for characters that schemas may not have.
+pub(super) fn is_adjusted(name: &str, topic: &str) -> bool {
+    let plain = |byte: u8| if byte.is_ascii_alphanumeric() { byte } else { b'_' };
+    name.len() == topic.len() && name.bytes().zip(topic.bytes()).all(|(left, right)| plain(left) == plain(right))
 }

@@ -158,7 +158,7 @@ mod tests {
         Statement {
             read_id: ReadId("read".into()),
             kind: StatementKind::Chunk,
-            source_table: "inventory.orders".into(),
+            source: sink_api::SourceName::of_table("inventory.orders"),
             table: Arc::new(TableShape::new(TableName::new("inventory", "orders"), vec![], vec![], vec![])),
             extent: Extent::Range(KeyRange::ALL),
             selected: KeySet::Intervals(vec![(1, 3)]),

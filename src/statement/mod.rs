@@ -11,7 +11,9 @@ mod visibility;
 
 use std::sync::Arc;
 
-use sink_api::{Extent, Key, KeyBound, KeyList, KeyRange, KeySet, Offset, ReadId, StatementKind, TableShape};
+use sink_api::{
+    Extent, Key, KeyBound, KeyList, KeyRange, KeySet, Offset, ReadId, SourceName, StatementKind, TableShape,
+};
 
 pub use judge::{Caps, OrphanPolicy, judge};
 pub(crate) use parts::is_same_table;
@@ -34,8 +36,8 @@ pub struct Statement {
     pub read_id: ReadId,
     /// The form in which it came.
     pub kind: StatementKind,
-    /// The source's name of the table (`schema.table`).
-    pub source_table: String,
+    /// The source's table.
+    pub source: SourceName,
     /// The sink table.
     pub table: Arc<TableShape>,
     /// The keys that it is about.

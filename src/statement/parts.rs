@@ -118,7 +118,7 @@ impl Parts {
 
 /// Whether two markers of one read are about the same table. Its shape may have been read anew in between.
 pub(crate) fn is_same_table(left: &ReadName, right: &ReadName) -> bool {
-    left.source_table == right.source_table && left.table.name == right.table.name
+    left.source == right.source && left.table.name == right.table.name
 }
 
 fn is_same_claim(left: &Claim, right: &Claim) -> bool {

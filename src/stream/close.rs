@@ -39,7 +39,7 @@ pub(super) fn statement_id(part: &Part) -> ReadId {
         return read_id.clone();
     }
     let mut hash = Sha256::new();
-    hash.update(part.claim.read.source_table.as_bytes());
+    hash.update(part.claim.read.source.table.as_bytes());
     hash.update([0]);
     part.asked.sorted().iter().for_each(|key| hash.update(key));
     ReadId(format!("{read_id}#{}", hex::encode(&hash.finalize()[..8])))
@@ -76,7 +76,7 @@ pub(super) fn close(
     Step::Statement(Box::new(Statement {
         read_id,
         kind: claim.kind,
-        source_table: claim.read.source_table,
+        source: claim.read.source,
         table: claim.read.table,
         extent,
         selected,

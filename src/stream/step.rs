@@ -53,7 +53,7 @@ impl Step {
 pub(super) fn refusal(read_id: ReadId, claim: &Claim, extent: &Extent, offset: Offset, refused: Refusal) -> Step {
     let table = claim.read.table.name.clone();
     let row =
-        row(read_id, claim.kind, Some(table), claim.read.source_table.clone(), extent_text(extent), offset, refused);
+        row(read_id, claim.kind, Some(table), claim.read.source.table.clone(), extent_text(extent), offset, refused);
     Step::Refusal(Box::new(row))
 }
 
@@ -63,7 +63,7 @@ pub(super) fn refused_row(statement: &Statement, refused: Refusal) -> StatementR
         statement.read_id.clone(),
         statement.kind,
         Some(statement.table.name.clone()),
-        statement.source_table.clone(),
+        statement.source.table.clone(),
         statement.extent_text(),
         statement.offset,
         refused,
@@ -78,7 +78,7 @@ pub(super) fn window_refusal(window: Window, offset: Offset, reason: String) -> 
         None => Refusal { rule: Rule::Window, reason, again: true },
     };
     let table = read.table.name.clone();
-    let row = row(read.read_id, StatementKind::Chunk, Some(table), read.source_table, String::new(), offset, refused);
+    let row = row(read.read_id, StatementKind::Chunk, Some(table), read.source.table, String::new(), offset, refused);
     Step::Refusal(Box::new(row))
 }
 

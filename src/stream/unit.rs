@@ -201,7 +201,7 @@ mod tests {
         Box::new(Statement {
             read_id: ReadId(format!("read-{offset}")),
             kind: StatementKind::Chunk,
-            source_table: "shop.orders".into(),
+            source: sink_api::SourceName::of_table("shop.orders"),
             table: table(),
             extent: Extent::Range(KeyRange::ALL),
             selected: KeySet::List(KeyList::new()),

@@ -131,7 +131,7 @@ impl Wire {
     fn name(&self, offset: usize, number: usize, read: &Read) -> ReadName {
         ReadName {
             read_id: read_id(number),
-            source_table: self.sources[read.plan.table].short(),
+            source: self.sources[read.plan.table].name(),
             table: self.shape(offset, read.plan.table),
         }
     }
@@ -192,5 +192,5 @@ fn twisted(selected: &[i64]) -> Vec<i64> {
 }
 
 fn bad(key: Option<(Arc<TableShape>, Key)>) -> BadRecord {
-    BadRecord { stage: Stage::ValueConverter, table: None, key, reason: "spoiled".into() }
+    BadRecord { stage: Stage::ValueConverter, table: None, feed: None, key, reason: "spoiled".into() }
 }

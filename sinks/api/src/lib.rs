@@ -21,6 +21,7 @@ pub mod merge;
 pub mod position;
 pub mod range;
 pub mod sink;
+pub mod source;
 pub mod statement;
 pub mod table;
 #[cfg(any(test, feature = "testing"))]
@@ -39,6 +40,7 @@ pub use range::{KeyBound, KeyRange};
 pub use sink::{
     Claimed, DifferenceQuery, Extent, Removal, RemovalBudget, Sink, SinkLane, UndoSelector, Undone, Unit, Written,
 };
+pub use source::{Feed, Feeding, SourceName};
 pub use statement::{HeldStatement, ReadId, Rule, StatementKind, StatementRow, Verdict};
 pub use table::{KeyColumn, NotNative, TableName, TableShape};
 pub use value::Value;

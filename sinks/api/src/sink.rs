@@ -4,7 +4,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 
 use crate::{
     Batch, Difference, HeldStatement, Key, KeyList, KeyRange, KeySet, LaneId, LaneState, Offset, ReadId, SinkError,
-    StatementRow, TableName, TableShape,
+    SourceName, StatementRow, TableName, TableShape,
 };
 
 /// A store that changes and statements of absence are applied to.
@@ -25,8 +25,8 @@ pub trait Sink: Clone + Send + Sync + 'static {
     fn claim(&self, lane: &LaneId) -> impl Future<Output = Result<Claimed<Self::Lane>, SinkError>> + Send;
 
     /// Notes that a stream feeds `table`: the source's own name of the table, the topic's incarnation and the worker's name
-    /// (a worker of another name applies the topic at its own pace). Returns `None`
-    /// when this stream was the first, else the first one's name; from then on [`RemovalBudget::streams`] names all of
+    /// (a worker of another name applies the topic at its own pace). Returns the first stream that cannot be this one
+    /// ([`SourceName::may_be`]), if there is any; from then on [`RemovalBudget::streams`] names all of
     /// them. Idempotent; made before the first write to the table. A claim that is taken away while its lane goes on
     /// writing is made again by the lane's next unit of work.
     ///
@@ -35,7 +35,7 @@ pub trait Sink: Clone + Send + Sync + 'static {
     fn claim_table(
         &self,
         table: &TableName,
-        source: &str,
+        source: &SourceName,
         lane: &LaneId,
     ) -> impl Future<Output = Result<Option<String>, SinkError>> + Send;
 
@@ -96,7 +96,7 @@ pub struct Claimed<L> {
     pub state: Option<LaneState>,
     /// The source tables whose changes have come by this topic or an earlier one of its name, by the names under which
     /// they were noted ([`Sink::claim_table`]), each with the sink table that it went to; by workers of any name.
-    pub sources: Vec<(String, TableName)>,
+    pub sources: Vec<(SourceName, TableName)>,
     /// The incarnation that the sink knows under this topic's name, when it is another one than the lane's.
     pub other_incarnation: Option<crate::TopicId>,
 }
@@ -150,14 +150,14 @@ pub trait Unit: Send {
     fn difference(&mut self, query: &DifferenceQuery<'_>)
     -> impl Future<Output = Result<Difference, SinkError>> + Send;
 
-    /// Returns what a removal from `table` by a statement of `source` (the source's own name of the table) depends on.
+    /// Returns what a removal from `table` by a statement of `source` depends on.
     ///
     /// # Errors
     /// By class; after an error the unit is dead.
     fn removal_budget(
         &mut self,
         table: &TableShape,
-        source: &str,
+        source: &SourceName,
     ) -> impl Future<Output = Result<RemovalBudget, SinkError>> + Send;
 
     /// Keeps copies of the rows of `removal.keys` and removes them. Returns how many there were.
@@ -240,8 +240,8 @@ pub struct RemovalBudget {
     pub removed_last_day: u64,
     /// About how many rows the table has.
     pub rows: u64,
-    /// The streams that feed the table, by name, when any of them is another one than the statement's own: its source
-    /// by the lane's topic and by workers of the lane's name.
+    /// The streams that feed the table, or one that it is a part of or that is a part of it, by name, when any of them
+    /// cannot be the statement's own: its source by the lane's topic and by workers of the lane's name ([`Feed::feeds`]).
     pub streams: Vec<String>,
     /// Whether the statement's own stream is noted to feed the table: only then do the table's changes pass through the
     /// lane.

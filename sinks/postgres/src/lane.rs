@@ -12,7 +12,7 @@ use std::{
 
 use sink_api::{
     Batch, Difference, DifferenceQuery, ErrorClass, KeyList, LaneId, LaneState, Offset, ReadId, Removal, RemovalBudget,
-    SinkError, SinkLane, StatementRow, TableName, TableShape, Unit, Written,
+    SinkError, SinkLane, SourceName, StatementRow, TableName, TableShape, Unit, Written,
 };
 use sqlx::{AssertSqlSafe, SqlSafeStr, postgres::PgArguments};
 
@@ -139,7 +139,7 @@ pub struct PostgresUnit<'a> {
     /// Tables that were locked and found to be as they were described.
     checked: HashSet<TableName>,
     /// By table and source, what the caps need, with what was removed since.
-    budgets: HashMap<(TableName, String), RemovalBudget>,
+    budgets: HashMap<(TableName, SourceName), RemovalBudget>,
     /// What was removed from each table, to be counted before the commit.
     removed: HashMap<TableName, u64>,
 }
@@ -280,8 +280,8 @@ impl Unit for PostgresUnit<'_> {
         self.settle(result).await
     }
 
-    async fn removal_budget(&mut self, table: &TableShape, source: &str) -> Result<RemovalBudget, SinkError> {
-        let of = (table.name.clone(), source.to_owned());
+    async fn removal_budget(&mut self, table: &TableShape, source: &SourceName) -> Result<RemovalBudget, SinkError> {
+        let of = (table.name.clone(), source.clone());
         if let Some(budget) = self.budgets.get(&of) {
             return Ok(budget.clone());
         }

@@ -44,7 +44,9 @@ mod write;
 
 use std::{sync::Arc, time::Duration};
 
-use sink_api::{Claimed, HeldStatement, LaneId, ReadId, Sink, SinkError, TableName, TableShape, UndoSelector, Undone};
+use sink_api::{
+    Claimed, HeldStatement, LaneId, ReadId, Sink, SinkError, SourceName, TableName, TableShape, UndoSelector, Undone,
+};
 use tokio::sync::{Mutex, MutexGuard};
 
 pub use config::PostgresConfig;
@@ -197,7 +199,12 @@ impl Sink for PostgresSink {
         })
     }
 
-    async fn claim_table(&self, table: &TableName, source: &str, lane: &LaneId) -> Result<Option<String>, SinkError> {
+    async fn claim_table(
+        &self,
+        table: &TableName,
+        source: &SourceName,
+        lane: &LaneId,
+    ) -> Result<Option<String>, SinkError> {
         let mut control = self.control().await?;
         let result = stream::claim(control.session(), table, source, lane).await;
         let holder = control.end(result).await?;

@@ -218,7 +218,7 @@ fn removed(row: &PgRow) -> Result<RemovedView, sqlx::Error> {
 fn stream(row: &PgRow) -> Result<StreamView, sqlx::Error> {
     Ok(StreamView {
         table: row.try_get("table")?,
-        source: row.try_get("source")?,
+        source: crate::stream::source(row)?.to_string(),
         topic: row.try_get("topic")?,
         topic_id: frontier::topic_id(row, "topic_id")?.to_string(),
     })
@@ -271,7 +271,7 @@ FULL JOIN (
 ORDER BY 1";
 
 const STREAMS: &str = "
-SELECT table_schema || '.' || table_name AS table, source, topic, uuid_send(topic_id) AS topic_id
+SELECT table_schema || '.' || table_name AS table, connector, database, source, topic, uuid_send(topic_id) AS topic_id
 FROM sink_repair.stream
 WHERE claimed_by = $1
 ORDER BY 1";

@@ -4,7 +4,7 @@
 //! object of each column's *text form*, as PostgreSQL's own output function writes it under the sink's settings: that
 //! form reads back to the same value for every type, where JSON's own numbers would lose scales, infinities and bytes.
 
-use sink_api::{ErrorClass, LaneId, Removal, RemovalBudget, SinkError, TableName};
+use sink_api::{ErrorClass, LaneId, Removal, RemovalBudget, SinkError, SourceName, TableName};
 use sqlx::{Arguments, AssertSqlSafe, Row, SqlSafeStr, postgres::PgArguments};
 
 use crate::{
@@ -136,7 +136,7 @@ pub(crate) async fn count(
 pub(crate) async fn budget(
     session: &mut Session,
     table: &Table,
-    source: &str,
+    source: &SourceName,
     lane: &LaneId,
 ) -> Result<RemovalBudget, SinkError> {
     let fail = |error: sqlx::Error| classify(&table.doing("look up the removals of"), &error);
@@ -144,11 +144,9 @@ pub(crate) async fn budget(
     let _ = arguments.add(&table.shape.name.schema);
     let _ = arguments.add(&table.shape.name.name);
     let _ = arguments.add(&table.sql);
-    let _ = arguments.add(source);
-    let _ = arguments.add(uuid(&lane.topic_id));
-    let _ = arguments.add(&lane.name);
     let row = session.own_optional(BUDGET, arguments).await.map_err(fail)?;
     let row = row.ok_or_else(|| fail(sqlx::Error::RowNotFound))?;
+    let held = stream::look(session, &table.shape.name, source, lane).await.map_err(fail)?;
     let removed: i64 = row.try_get("removed").map_err(fail)?;
     let pages: i64 = row.try_get("pages").map_err(fail)?;
     let estimate: i64 = row.try_get("estimate").map_err(fail)?;
@@ -166,11 +164,8 @@ pub(crate) async fn budget(
     Ok(RemovalBudget {
         removed_last_day: u64::try_from(removed).unwrap_or_default(),
         rows: u64::try_from(rows).unwrap_or_default(),
-        fed: row.try_get("fed").map_err(fail)?,
-        streams: match row.try_get("alone").map_err(fail)? {
-            true => Vec::new(),
-            false => stream::all(session, &table.shape.name).await.map_err(fail)?,
-        },
+        fed: held.fed,
+        streams: held.streams,
     })
 }
 
@@ -192,10 +187,6 @@ const BUDGET: &str = "
 SELECT
     (SELECT coalesce(sum(removed), 0)::int8 FROM sink_repair.removal_count
      WHERE table_schema = $1 AND table_name = $2 AND hour > now() - interval '25 hours') AS removed,
-    NOT EXISTS (SELECT FROM sink_repair.stream
-     WHERE table_schema = $1 AND table_name = $2 AND (source <> $4 OR topic_id <> $5 OR claimed_by <> $6)) AS alone,
-    EXISTS (SELECT FROM sink_repair.stream
-     WHERE table_schema = $1 AND table_name = $2 AND source = $4 AND topic_id = $5 AND claimed_by = $6) AS fed,
     coalesce(sum(size.pages), 0)::int8 AS pages,
     coalesce(sum(CASE WHEN c.relpages > 0 AND c.reltuples >= 0 THEN c.reltuples / c.relpages * size.pages END), 0)::int8
         AS estimate,

@@ -46,12 +46,14 @@ CREATE TABLE IF NOT EXISTS sink_repair.frontier (
 CREATE TABLE IF NOT EXISTS sink_repair.stream (
     table_schema text NOT NULL,
     table_name text NOT NULL,
+    connector text NOT NULL,
+    database text NOT NULL,
     source text NOT NULL,
     topic text NOT NULL,
     topic_id uuid NOT NULL,
     claimed_by text NOT NULL,
     claimed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    PRIMARY KEY (table_schema, table_name, source, topic_id, claimed_by)
+    PRIMARY KEY (table_schema, table_name, connector, database, source, topic_id, claimed_by)
 );
 CREATE TABLE IF NOT EXISTS sink_repair.statement (
     name text NOT NULL,

@@ -5,19 +5,19 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use sink_api::{LaneId, SinkError, TableName, TopicId};
+use sink_api::{Feed, Feeding, LaneId, SinkError, SourceName, TableName, TopicId};
 use sqlx::{
     Arguments, Row, SqlSafeStr,
     postgres::{PgArguments, PgRow},
 };
 
-use crate::{connect::Session, errors::classify, frontier};
+use crate::{connect::Session, errors::classify, frontier, identifier::quote_table};
 
-/// Notes that a stream feeds a table. Returns the one that was noted first when that is another one.
+/// Notes that a stream feeds a table. Returns the first one that cannot be this one.
 pub(crate) async fn claim(
     session: &mut Session,
     table: &TableName,
-    source: &str,
+    source: &SourceName,
     lane: &LaneId,
 ) -> Result<Option<String>, SinkError> {
     let fail = |error: sqlx::Error| classify(&format!("claim table {table}"), &error);
@@ -25,27 +25,76 @@ pub(crate) async fn claim(
     session.own(CLAIM, claim_arguments(table, source, lane)).await.map_err(fail)?;
     let rows = session.own_all(HOLDERS, table_arguments(table)).await.map_err(fail)?;
     session.commit().await.map_err(fail)?;
-    let row = rows.first().ok_or_else(|| fail(sqlx::Error::RowNotFound))?;
-    let first: String = row.try_get(0).map_err(fail)?;
-    let topic_id: TopicId = frontier::topic_id(row, "topic_id").map_err(fail)?;
-    let name: String = row.try_get("claimed_by").map_err(fail)?;
-    if first == source && topic_id == lane.topic_id && name == lane.name {
-        return Ok(None);
+    let own = own(table, source, lane);
+    for row in &rows {
+        if !feed(row).map_err(fail)?.may_be(&own) {
+            return describe(row).map(Some).map_err(fail);
+        }
     }
-    describe(row).map(Some).map_err(fail)
+    Ok(None)
+}
+
+/// What feeds a table.
+#[derive(Debug)]
+pub(crate) struct Held {
+    /// Whether the statement's own stream does.
+    pub(crate) fed: bool,
+    /// All that do, when another one does.
+    pub(crate) streams: Vec<String>,
+}
+
+/// Looks who feeds a table, the tables that it is a part of and those that are a part of it.
+pub(crate) async fn look(
+    session: &mut Session,
+    table: &TableName,
+    source: &SourceName,
+    lane: &LaneId,
+) -> Result<Held, sqlx::Error> {
+    let mut arguments = table_arguments(table);
+    let _ = arguments.add(quote_table(table));
+    let rows = session.own_all(FAMILY, arguments).await?;
+    let feeds: Vec<Feed> = rows.iter().map(feed).collect::<Result<_, _>>()?;
+    let Feeding { fed, alone } = own(table, source, lane).feeds(feeds.iter());
+    let streams = match alone {
+        true => Vec::new(),
+        false => rows.iter().map(describe).collect::<Result<_, _>>()?,
+    };
+    Ok(Held { fed, streams })
+}
+
+fn own(table: &TableName, source: &SourceName, lane: &LaneId) -> Feed {
+    Feed { table: table.clone(), source: source.clone(), topic_id: lane.topic_id, name: lane.name.clone() }
+}
+
+fn feed(row: &PgRow) -> Result<Feed, sqlx::Error> {
+    Ok(Feed {
+        table: TableName { schema: row.try_get("table_schema")?, name: row.try_get("table_name")? },
+        source: source(row)?,
+        topic_id: frontier::topic_id(row, "topic_id")?,
+        name: row.try_get("claimed_by")?,
+    })
+}
+
+/// Reads a source's name.
+pub(crate) fn source(row: &PgRow) -> Result<SourceName, sqlx::Error> {
+    Ok(SourceName {
+        connector: row.try_get("connector")?,
+        database: row.try_get("database")?,
+        table: row.try_get("source")?,
+    })
 }
 
 /// The claims that this process has made.
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
-    claimed: Mutex<HashMap<TableName, Vec<(TopicId, String)>>>,
+    claimed: Mutex<HashMap<TableName, Vec<(TopicId, SourceName)>>>,
 }
 
 impl Streams {
-    pub(crate) fn remember(&self, table: &TableName, source: &str, lane: &LaneId) {
+    pub(crate) fn remember(&self, table: &TableName, source: &SourceName, lane: &LaneId) {
         let mut claimed = self.claimed.lock().unwrap_or_else(PoisonError::into_inner);
         let claims = claimed.entry(table.clone()).or_default();
-        let claim = (lane.topic_id, source.to_owned());
+        let claim = (lane.topic_id, source.clone());
         if !claims.contains(&claim) {
             claims.push(claim);
         }
@@ -63,7 +112,7 @@ impl Streams {
 #[derive(Debug)]
 pub(crate) struct Claims {
     table: TableName,
-    sources: Vec<String>,
+    sources: Vec<SourceName>,
 }
 
 /// Makes a lane's claims again where someone has reset them: it goes on writing. Looks first, since a claim waits for
@@ -75,14 +124,10 @@ pub(crate) async fn keep(session: &mut Session, claims: &Claims, lane: &LaneId) 
     }
     let mut arguments = table_arguments(&claims.table);
     let _ = arguments.add(frontier::uuid(&lane.topic_id));
-    let _ = arguments.add(&claims.sources);
     let _ = arguments.add(&lane.name);
-    let row = session.own_optional(KEPT, arguments).await.map_err(fail)?;
-    let kept: i64 = row.ok_or(sqlx::Error::RowNotFound).and_then(|row| row.try_get(0)).map_err(fail)?;
-    if kept == claims.sources.len() as i64 {
-        return Ok(());
-    }
-    for source in &claims.sources {
+    let rows = session.own_all(KEPT, arguments).await.map_err(fail)?;
+    let kept: Vec<SourceName> = rows.iter().map(source).collect::<Result<_, _>>().map_err(fail)?;
+    for source in claims.sources.iter().filter(|source| !kept.contains(source)) {
         session.own(CLAIM, claim_arguments(&claims.table, source, lane)).await.map_err(fail)?;
     }
     Ok(())
@@ -96,25 +141,22 @@ pub(crate) async fn hold(session: &mut Session) -> Result<(), SinkError> {
 }
 
 /// Returns the source tables whose changes have come by a lane's topic.
-pub(crate) async fn sources(session: &mut Session, lane: &LaneId) -> Result<Vec<(String, TableName)>, SinkError> {
+pub(crate) async fn sources(session: &mut Session, lane: &LaneId) -> Result<Vec<(SourceName, TableName)>, SinkError> {
     let fail = |error: sqlx::Error| classify(&format!("read the streams of {}", lane.topic), &error);
     let mut arguments = PgArguments::default();
     let _ = arguments.add(frontier::uuid(&lane.topic_id));
     let _ = arguments.add(&lane.topic);
     let rows = session.own_all(SOURCES, arguments).await.map_err(fail)?;
-    let source = |row: &PgRow| Ok((row.try_get(0)?, TableName { schema: row.try_get(1)?, name: row.try_get(2)? }));
-    rows.iter().map(source).collect::<Result<_, _>>().map_err(fail)
-}
-
-/// Returns the streams that feed a table.
-pub(crate) async fn all(session: &mut Session, table: &TableName) -> Result<Vec<String>, sqlx::Error> {
-    session.own_all(HOLDERS, table_arguments(table)).await?.iter().map(describe).collect()
+    let noted = |row: &PgRow| {
+        Ok((source(row)?, TableName { schema: row.try_get("table_schema")?, name: row.try_get("table_name")? }))
+    };
+    rows.iter().map(noted).collect::<Result<_, _>>().map_err(fail)
 }
 
 fn describe(row: &PgRow) -> Result<String, sqlx::Error> {
-    let (source, topic, name): (String, String, String) =
-        (row.try_get(0)?, row.try_get(1)?, row.try_get("claimed_by")?);
-    Ok(format!("{source} by topic {topic} (id {}), applied by worker {name}", frontier::topic_id(row, "topic_id")?))
+    let Feed { table, source, topic_id, name } = feed(row)?;
+    let topic: String = row.try_get("topic")?;
+    Ok(format!("{source} by topic {topic} (id {topic_id}) into {table}, applied by worker {name}"))
 }
 
 /// Gives a table's claim up. Returns whether there was one.
@@ -133,9 +175,11 @@ fn table_arguments(table: &TableName) -> PgArguments {
     arguments
 }
 
-fn claim_arguments(table: &TableName, source: &str, lane: &LaneId) -> PgArguments {
+fn claim_arguments(table: &TableName, source: &SourceName, lane: &LaneId) -> PgArguments {
     let mut arguments = table_arguments(table);
-    let _ = arguments.add(source);
+    let _ = arguments.add(&source.connector);
+    let _ = arguments.add(&source.database);
+    let _ = arguments.add(&source.table);
     let _ = arguments.add(&lane.topic);
     let _ = arguments.add(frontier::uuid(&lane.topic_id));
     let _ = arguments.add(&lane.name);
@@ -143,22 +187,43 @@ fn claim_arguments(table: &TableName, source: &str, lane: &LaneId) -> PgArgument
 }
 
 const CLAIM: &str = "
-INSERT INTO sink_repair.stream (table_schema, table_name, source, topic, topic_id, claimed_by)
-VALUES ($1, $2, $3, $4, $5, $6)
-ON CONFLICT (table_schema, table_name, source, topic_id, claimed_by) DO NOTHING";
+INSERT INTO sink_repair.stream (table_schema, table_name, connector, database, source, topic, topic_id, claimed_by)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+ON CONFLICT (table_schema, table_name, connector, database, source, topic_id, claimed_by) DO NOTHING";
 
 const KEPT: &str = "
-SELECT count(*) FROM sink_repair.stream
-WHERE table_schema = $1 AND table_name = $2 AND topic_id = $3 AND source = ANY($4) AND claimed_by = $5";
+SELECT connector, database, source FROM sink_repair.stream
+WHERE table_schema = $1 AND table_name = $2 AND topic_id = $3 AND claimed_by = $4";
 
 const SOURCES: &str = "
-SELECT DISTINCT source, table_schema, table_name FROM sink_repair.stream
+SELECT DISTINCT connector, database, source, table_schema, table_name FROM sink_repair.stream
 WHERE topic_id = $1 OR topic = $2
-ORDER BY source, table_schema, table_name";
+ORDER BY source, connector, database, table_schema, table_name";
 
 const HOLDERS: &str = "
-SELECT source, topic, uuid_send(topic_id) AS topic_id, claimed_by FROM sink_repair.stream
+SELECT table_schema, table_name, connector, database, source, topic, uuid_send(topic_id) AS topic_id, claimed_by
+FROM sink_repair.stream
 WHERE table_schema = $1 AND table_name = $2
+ORDER BY claimed_at, source";
+
+/// A row of a partition is one of its parent's too.
+const FAMILY: &str = "
+WITH RECURSIVE above AS (
+    SELECT to_regclass($3)::oid AS oid
+    UNION SELECT i.inhparent FROM above JOIN pg_inherits i ON i.inhrelid = above.oid
+), below AS (
+    SELECT to_regclass($3)::oid AS oid
+    UNION SELECT i.inhrelid FROM below JOIN pg_inherits i ON i.inhparent = below.oid
+), family AS (
+    SELECT n.nspname AS schema, c.relname AS name
+    FROM (SELECT oid FROM above UNION SELECT oid FROM below) AS member
+    JOIN pg_class c ON c.oid = member.oid
+    JOIN pg_namespace n ON n.oid = c.relnamespace
+    UNION SELECT $1, $2
+)
+SELECT table_schema, table_name, connector, database, source, topic, uuid_send(topic_id) AS topic_id, claimed_by
+FROM sink_repair.stream
+WHERE (table_schema, table_name) IN (SELECT schema, name FROM family)
 ORDER BY claimed_at, source";
 
 const RELEASE: &str = "DELETE FROM sink_repair.stream WHERE table_schema = $1 AND table_name = $2";

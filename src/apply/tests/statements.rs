@@ -79,7 +79,7 @@ async fn a_read_that_is_published_again_after_a_restart_keeps_its_first_verdict(
 #[tokio::test]
 async fn a_table_that_two_sources_feed_keeps_its_orphans() {
     let sink = sink();
-    sink.claim_table(&orders(), "archive.orders", &lane_id()).await.unwrap();
+    sink.claim_table(&orders(), &sink_api::SourceName::of_table("archive.orders"), &lane_id()).await.unwrap();
     drift(&sink, 4);
     let [low, close] = read("r-1", 1, "[1]");
 
@@ -104,7 +104,7 @@ async fn a_table_that_no_change_has_come_for_keeps_its_orphans() {
     let verdicts = verdicts(&sink);
     let Verdict::Refused { rule, reason, .. } = &verdicts[0] else { panic!("{verdicts:?}") };
     assert_eq!(*rule, sink_api::Rule::OneStream);
-    assert!(reason.starts_with("no change of inventory.orders has come by this topic yet"), "{reason}");
+    assert!(reason.starts_with("no change of shop/app/inventory.orders has come by this topic yet"), "{reason}");
 }
 
 #[tokio::test]

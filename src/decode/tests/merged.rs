@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use sink_api::{Rule, TableName, TableShape};
+use sink_api::{Rule, SourceName, TableName, TableShape};
 
 use super::{decode, decode_one, decoder, markers::envelope, record, shape};
-use crate::decode::{DecodeError, DecodeSettings, Decoder, Event, TableMapping};
+use crate::decode::{BadRecord, DecodeError, DecodeSettings, Decoder, Event, Stage, TableMapping};
 
 const TOPIC: &str = "shop.inv.orders";
 
@@ -30,7 +30,7 @@ fn table_of(event: &Event) -> &str {
 fn carrying(sources: &[&str]) -> Decoder {
     let noted = |source: &&str| {
         let (schema, table) = source.split_once('.').unwrap();
-        ((*source).to_owned(), TableName::new(schema, table))
+        (SourceName::of_table(*source), TableName::new(schema, table))
     };
     let sources = sources.iter().map(noted).collect();
     decoder(DecodeSettings::default(), TOPIC, &shapes()).carrying(sources)
@@ -99,9 +99,19 @@ fn a_tombstone_after_a_record_that_could_not_be_read_is_nobodys() {
             Some(value) => {
                 let bad = record(Some(key), Some(value), &[]);
                 let Err(DecodeError::Bad(reason)) = decoder.decode(&bad) else { panic!("it is bad") };
-                decoder.unread(&bad, reason.table.as_deref());
+                decoder.unread(&bad, &reason);
             }
-            None => decoder.unread(&record(Some(key), Some("{}"), &[]), None),
+            None => {
+                let reason = "the sink refuses it".to_owned();
+                let bad = BadRecord {
+                    stage: Stage::TaskPut,
+                    table: Some("inv.orders".into()),
+                    feed: None,
+                    key: None,
+                    reason,
+                };
+                decoder.unread(&record(Some(key), Some("{}"), &[]), &bad);
+            }
         }
         tombstone(&mut decoder, key, &[])
     };
@@ -124,11 +134,163 @@ fn a_tombstone_of_two_connectors_tables_of_one_name_is_nobodys() {
     assert!(tombstone(&mut decoder, r#"{"id":2}"#, &[]).is_err());
 }
 
+/// Returns a key of one number, with a schema.
+fn key_of(schema_name: &str, id: i64) -> String {
+    format!(
+        r#"{{"schema":{{"type":"struct","fields":[{{"type":"int64","optional":false,"field":"id"}}],"optional":false,"name":"{schema_name}.Key"}},"payload":{{"id":{id}}}}}"#
+    )
+}
+
+/// Two connectors that capture tables of one name, each into a sink table of its own.
+fn two_connectors(topic: &str) -> Decoder {
+    let mapping = TableMapping::parse("{schema}.{connector}_{table}").unwrap();
+    let settings = DecodeSettings { mapping, ..DecodeSettings::default() };
+    let shapes =
+        ["inv.c1_orders", "inv.c2_orders"].map(|name| shape(name, &[("id", "bigint"), ("v", "text")], &["id"]));
+    decoder(settings, topic, &shapes)
+}
+
+fn of_connector(name: &str, op: &str, id: i64) -> String {
+    change("orders", op, id).replace("\"shop\"", &format!("\"{name}\""))
+}
+
+/// Debezium names the connector in the key's schema, and (3.6) in a header.
+#[test]
+fn a_tombstone_is_of_the_connector_that_it_names() {
+    let context = "__debezium.context.connectorLogicalName";
+    for (key, headers) in [
+        (key_of("c2.inv.orders", 1), vec![]),
+        (r#"{"id":1}"#.to_owned(), vec![(context, "c2")]),
+        (r#"{"id":1}"#.to_owned(), vec![(context, "\"c2\""), ("__schema", "inv"), ("__table", "orders")]),
+        (
+            r#"{"id":1}"#.to_owned(),
+            vec![("__source_name", "c2"), ("__source_schema", "inv"), ("__source_table", "orders")],
+        ),
+    ] {
+        for with_delete in [true, false] {
+            let mut decoder = two_connectors("merged");
+            for connector in ["c1", "c2"] {
+                let schema_key = key_of(&format!("{connector}.inv.orders"), 1);
+                let own = if key.starts_with("{\"schema") { &schema_key } else { &key };
+                decode(&mut decoder, &record(Some(own), Some(&of_connector(connector, "c", 1)), &[]));
+            }
+            if with_delete {
+                decode(&mut decoder, &record(Some(&key), Some(&of_connector("c2", "d", 1)), &[]));
+            }
+            // By its header and nothing else only where a delete says the table.
+            let says_table = key.starts_with("{\"schema") || headers.len() > 1;
+            match tombstone(&mut decoder, &key, &headers) {
+                Ok(table) => assert_eq!(table, "c2_orders", "{key} {headers:?}"),
+                Err(reason) => assert!(!with_delete && !says_table, "{key} {headers:?}: {reason}"),
+            }
+        }
+    }
+}
+
+/// As flattened rows with `add.headers=source.schema,source.table`.
+#[test]
+fn a_tombstone_whose_name_fits_two_connectors_tables_is_of_the_one_that_deleted_the_key_or_nobodys() {
+    let headers = [("__source_schema", "inv"), ("__source_table", "orders")];
+    let met = |delete: Option<&str>| {
+        let mut decoder = two_connectors("merged");
+        for connector in ["c1", "c2"] {
+            decode(&mut decoder, &record(Some(r#"{"id":1}"#), Some(&of_connector(connector, "c", 1)), &[]));
+        }
+        if let Some(connector) = delete {
+            decode(&mut decoder, &record(Some(r#"{"id":1}"#), Some(&of_connector(connector, "d", 1)), &[]));
+        }
+        tombstone(&mut decoder, r#"{"id":1}"#, &headers)
+    };
+
+    assert!(met(None).is_err());
+    assert_eq!((met(Some("c1")), met(Some("c2"))), (Ok("c1_orders".to_owned()), Ok("c2_orders".to_owned())));
+}
+
+/// Debezium writes other characters as `_` in schemas.
+#[test]
+fn a_tombstone_of_two_tables_that_schemas_call_alike_is_of_the_one_that_deleted_the_key() {
+    let key = key_of("shop.inv.my_table", 1);
+    let shapes = ["inv.my table", "inv.my_table"].map(|name| shape(name, &[("id", "bigint"), ("v", "text")], &["id"]));
+    let met = |tables: &[&str], delete: Option<&str>| {
+        let mut decoder = decoder(DecodeSettings::default(), "merged", &shapes);
+        for table in tables {
+            decode(&mut decoder, &record(Some(&key), Some(&change(table, "c", 1)), &[]));
+        }
+        if let Some(table) = delete {
+            decode(&mut decoder, &record(Some(&key), Some(&change(table, "d", 1)), &[]));
+        }
+        tombstone(&mut decoder, &key, &[])
+    };
+
+    let both = ["my table", "my_table"];
+    assert_eq!(met(&both, Some("my table")), Ok("my table".to_owned()));
+    assert_eq!(met(&both, Some("my_table")), Ok("my_table".to_owned()));
+    assert!(met(&both, None).is_err());
+    assert_eq!(met(&both[..1], None), Ok("my table".to_owned()), "of the one that has come");
+}
+
+/// What only a statement names does not come by the topic, and a statement that is refused leaves nothing behind.
+#[test]
+fn a_statement_makes_no_topic_merged() {
+    let low = |table: &str| {
+        let payload = format!(r#"{{"v":1,"kind":"low","read_id":"r","table":"{table}","topic":"{TOPIC}"}}"#);
+        record(Some(r#"{"prefix":"sink-repair"}"#), Some(&payload), &[("sink-repair.kind", "low")])
+    };
+    let mut decoder = carrying(&[]);
+    decode(&mut decoder, &record(Some(r#"{"id":1}"#), Some(&change("orders", "c", 1)), &[]));
+    assert!(matches!(decode(&mut decoder, &low("inv.lines")), Event::Low(_)));
+
+    assert_eq!(tombstone(&mut decoder, r#"{"id":1}"#, &[]), Ok("orders".to_owned()));
+
+    // Debezium's signal table: its rows are not applied, so the sink need not have it.
+    let signal = r#"{"id":"01234567-89ab-cdef-0123-456789abcdef-open"}"#;
+    let row = r#"{"before":null,"after":{"id":"01234567-89ab-cdef-0123-456789abcdef-open","type":"snapshot-window-open","data":"{}"},"op":"c","source":{"name":"shop","db":"app","schema":"inv","table":"signals","txId":7}}"#;
+    let gone = row.replace("\"before\":null,\"after\":", "\"after\":null,\"before\":").replace("\"c\"", "\"d\"");
+    decode(&mut decoder, &record(Some(signal), Some(row), &[]));
+    decode(&mut decoder, &record(Some(signal), Some(&gone), &[]));
+    let Err(DecodeError::NeedsTable { table, refused: Some(_) }) = decoder.decode(&low("inv.signals")) else {
+        panic!("the sink has no such table")
+    };
+    decoder.refused(&table);
+
+    let event = decode(&mut decoder, &record(Some(signal), None, &[]));
+
+    assert!(matches!(event, Event::Other(_)), "{event:?}");
+}
+
+/// A statement of a topic that is not called after its connector is read as the stream's keys are.
+#[test]
+fn the_topics_first_part_is_not_taken_for_the_connector() {
+    let topic = "warehouse.inv.pairs";
+    let mut decoder = decoder(DecodeSettings::default(), topic, &[pairs(&["a", "b"])]);
+    decode(&mut decoder, &pair("shop", 1));
+
+    let Event::Part(part) = decode(&mut decoder, &outbox(topic, "")) else { panic!("it is a statement") };
+
+    assert_eq!(part.claim.read.source, SourceName::of_table("inv.pairs"));
+}
+
+/// A guess is no ground to take the next tombstone of the key for the guessed table's.
+#[test]
+fn a_bad_record_that_was_put_down_to_a_table_by_the_topics_name_stays_unread() {
+    let mut decoder = carrying(&[]);
+    let key = r#"{"id":1}"#;
+    decode(&mut decoder, &record(Some(key), Some(&change("orders", "c", 1)), &[]));
+    let bad = record(Some(key), Some(r#"{"before":{"id":1},"aft"#), &[]);
+    let Err(DecodeError::Bad(reason)) = decoder.decode(&bad) else { panic!("it is bad") };
+    assert_eq!((reason.table.as_deref(), reason.feed), (Some("inv.orders"), None));
+    decoder.unread(&bad, &reason);
+    decode(&mut decoder, &record(Some(key), Some(&change("orders", "u", 1)), &[]));
+
+    assert!(tombstone(&mut decoder, key, &[]).is_err());
+}
+
 /// Debezium deletes the rows of its signal table itself.
 #[test]
 fn a_tombstone_of_the_signal_table_is_known_by_its_delete() {
     let settings = DecodeSettings { signal_table: Some("inv.signals".into()), ..DecodeSettings::default() };
-    let carried = ["orders", "lines"].map(|name| (format!("inv.{name}"), TableName::new("inv", name)));
+    let carried =
+        ["orders", "lines"].map(|name| (SourceName::of_table(format!("inv.{name}")), TableName::new("inv", name)));
     let mut decoder = decoder(settings, TOPIC, &shapes()).carrying(carried.into());
     let key = r#"{"id":"2-close"}"#;
     let delete = change("signals", "d", 2);
@@ -148,11 +310,7 @@ fn a_tombstone_of_flattened_rows_says_its_table_in_its_headers() {
 
 #[test]
 fn a_tombstone_is_of_the_table_that_its_keys_schema_is_named_after() {
-    let key = |name: &str| {
-        format!(
-            r#"{{"schema":{{"type":"struct","fields":[{{"type":"int64","optional":false,"field":"id"}}],"optional":false,"name":"{name}.Key"}},"payload":{{"id":2}}}}"#
-        )
-    };
+    let key = |name: &str| key_of(name, 2);
     let both = ["inv.orders", "inv.lines"];
 
     assert_eq!(tombstone(&mut carrying(&both), &key("shop.inv.lines"), &[]), Ok("lines".to_owned()));
@@ -243,7 +401,7 @@ fn a_marker_that_fits_the_tables_of_two_connectors_is_refused() {
     let event = decode(&mut decoder, &outbox(topic, columns));
     let (rule, reason) = refusal(&event);
     assert_eq!(rule, Rule::OneStream);
-    assert!(reason.contains("left/app and right/app"), "{reason}");
+    assert!(reason.contains("left/app/inv.pairs and right/app/inv.pairs"), "{reason}");
     let named = decode(&mut decoder, &outbox(topic, &format!(r#"{columns},"connector":"right""#)));
     assert!(matches!(named, Event::Part(_)), "{named:?}");
 }
@@ -260,7 +418,10 @@ fn the_topics_name_does_not_decide_between_two_connectors() {
     let mapping = TableMapping::parse("{schema}.{connector}_{table}").unwrap();
     let settings = DecodeSettings { mapping, ..DecodeSettings::default() };
     let shapes = [shape("inv.left_pairs", &[("a", "bigint"), ("b", "bigint")], &["a", "b"])];
-    let carried = ["left_pairs", "right_pairs"].map(|name| ("inv.pairs".to_owned(), TableName::new("inv", name)));
+    let carried = ["left", "right"].map(|name| {
+        let source = SourceName { connector: name.into(), ..SourceName::of_table("inv.pairs") };
+        (source, TableName::new("inv", format!("{name}_pairs")))
+    });
     let mut carried = decoder(settings, topic, &shapes).carrying(carried.into());
     decode(&mut carried, &pair("left", 1));
 

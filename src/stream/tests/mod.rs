@@ -47,7 +47,7 @@ fn orders() -> Arc<TableShape> {
 }
 
 fn read(read_id: &str) -> ReadName {
-    ReadName { read_id: ReadId(read_id.into()), source_table: "shop.orders".into(), table: orders() }
+    ReadName { read_id: ReadId(read_id.into()), source: sink_api::SourceName::of_table("shop.orders"), table: orders() }
 }
 
 /// Everything below 100 was over, and nothing from 100 on was visible.
@@ -175,7 +175,7 @@ impl Lane {
 
     fn bad(&mut self, id: Option<i64>) -> &mut Lane {
         let key = id.map(|id| (orders(), key(id)));
-        let bad = BadRecord { stage: Stage::ValueConverter, table: None, key, reason: "spoiled".into() };
+        let bad = BadRecord { stage: Stage::ValueConverter, table: None, feed: None, key, reason: "spoiled".into() };
         let at = self.take();
         self.sequencer.push_bad(at, Some(at.0 * 1_000), &bad, &mut self.steps);
         self

@@ -52,7 +52,7 @@ fn parts_that_disagree_refuse_the_read() {
         |part| part.claim.settled = false,
         |part| part.claim.snapshot = Some(Snapshot { xmin: 101, xmax: 101, running: vec![] }),
         |part| part.claim.confirmed = Some(10),
-        |part| part.claim.read.source_table = "shop.customers".into(),
+        |part| part.claim.read.source.table = "shop.customers".into(),
     ];
     for change in disagreeing {
         let mut lane = Lane::new();
@@ -70,7 +70,7 @@ fn parts_that_disagree_refuse_the_read() {
 fn a_low_of_another_table_refuses_the_read() {
     let mut lane = Lane::new();
 
-    lane.push(Event::Low(ReadName { source_table: "shop.customers".into(), ..read("r") }));
+    lane.push(Event::Low(ReadName { source: sink_api::SourceName::of_table("shop.customers"), ..read("r") }));
 
     assert_eq!(lane.part(chunk("r", &[])), Refused(Rule::Whole, true));
 }

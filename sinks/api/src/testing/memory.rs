@@ -11,8 +11,8 @@ use super::{
     store::{RecordedStatement, RemovedRow, Store, Table, row_key},
 };
 use crate::{
-    Claimed, HeldStatement, Key, LaneId, LaneState, Row, Sink, SinkError, TableName, TableShape, TopicId, UndoSelector,
-    Undone, Value, Verdict,
+    Claimed, Feed, HeldStatement, Key, LaneId, LaneState, Row, Sink, SinkError, SourceName, TableName, TableShape,
+    TopicId, UndoSelector, Undone, Value, Verdict,
 };
 
 /// A sink in memory: transactional, fenced, and failing on request. Clones share one store.
@@ -154,16 +154,21 @@ impl Sink for MemorySink {
         })
     }
 
-    async fn claim_table(&self, table: &TableName, source: &str, lane: &LaneId) -> Result<Option<String>, SinkError> {
+    async fn claim_table(
+        &self,
+        table: &TableName,
+        source: &SourceName,
+        lane: &LaneId,
+    ) -> Result<Option<String>, SinkError> {
         let mut store = self.store();
         store.reach("claim a table")?;
-        let stream = (source.to_owned(), lane.topic_id, lane.name.clone());
-        let streams = store.streams.entry(table.clone()).or_default();
-        if !streams.contains(&stream) {
-            streams.push(stream.clone());
+        let feed =
+            Feed { table: table.clone(), source: source.clone(), topic_id: lane.topic_id, name: lane.name.clone() };
+        if !store.streams.contains(&feed) {
+            store.streams.push(feed.clone());
         }
-        let holder = &streams[0];
-        Ok((*holder != stream).then(|| format!("{} of topic id {}, applied by {}", holder.0, holder.1, holder.2)))
+        let mut others = store.streams.iter().filter(|other| other.table == *table && !other.may_be(&feed));
+        Ok(others.next().map(told))
     }
 
     async fn held(&self, lane: &LaneId, most: usize) -> Result<Vec<HeldStatement>, SinkError> {
@@ -229,4 +234,9 @@ fn selects(selector: &UndoSelector, copy: &RemovedRow) -> bool {
         UndoSelector::Read(read_id) => copy.read_id == *read_id,
         UndoSelector::Table { table, since } => copy.table == *table && copy.at >= *since,
     }
+}
+
+/// Names a stream.
+pub(super) fn told(feed: &Feed) -> String {
+    format!("{} of topic id {}, applied by {}", feed.source, feed.topic_id, feed.name)
 }

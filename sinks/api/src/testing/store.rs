@@ -8,19 +8,16 @@ use std::{
 
 use super::fault::Faults;
 use crate::{
-    ErrorClass, Extent, Key, KeyBound, KeyRange, KeyType, KeyValue, LaneId, LaneState, Offset, Partition, ReadId, Row,
-    SinkError, StatementRow, TableName, TableShape, TopicId, Value,
+    ErrorClass, Extent, Feed, Key, KeyBound, KeyRange, KeyType, KeyValue, LaneId, LaneState, Offset, Partition, ReadId,
+    Row, SinkError, SourceName, StatementRow, TableName, TableShape, TopicId, Value,
 };
-
-/// What feeds a table: a source, a topic's incarnation and the worker that applies it.
-pub(super) type Feed = (String, TopicId, String);
 
 #[derive(Debug, Default)]
 pub(super) struct Store {
     pub(super) tables: BTreeMap<TableName, Table>,
     pub(super) lanes: HashMap<LaneName, LaneRow>,
-    /// The source's name and the topic that feed a table.
-    pub(super) streams: HashMap<TableName, Vec<Feed>>,
+    /// What feeds tables.
+    pub(super) streams: Vec<Feed>,
     pub(super) statements: Vec<RecordedStatement>,
     pub(super) removed: Vec<RemovedRow>,
     pub(super) faults: Faults,
@@ -102,12 +99,9 @@ impl Store {
     }
 
     /// Returns the source tables that a topic's lanes have noted.
-    pub(super) fn sources(&self, topic_id: TopicId) -> Vec<(String, TableName)> {
-        let all = self.streams.iter().flat_map(|(table, feeds)| feeds.iter().map(move |feed| (table, feed)));
-        let mut sources: Vec<(String, TableName)> = all
-            .filter(|(_, (_, topic, _))| *topic == topic_id)
-            .map(|(table, (source, ..))| (source.clone(), table.clone()))
-            .collect();
+    pub(super) fn sources(&self, topic_id: TopicId) -> Vec<(SourceName, TableName)> {
+        let own = self.streams.iter().filter(|feed| feed.topic_id == topic_id);
+        let mut sources: Vec<_> = own.map(|feed| (feed.source.clone(), feed.table.clone())).collect();
         sources.sort_unstable();
         sources.dedup();
         sources

@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use super::{
     Fault, MemoryLane,
     fault::injected,
-    store::{Feed, LaneName, Overlay, RecordedStatement, RemovedRow, Store, Table, row_key},
+    memory::told,
+    store::{LaneName, Overlay, RecordedStatement, RemovedRow, Store, Table, row_key},
 };
 use crate::{
-    Batch, Difference, DifferenceQuery, ErrorClass, Key, KeyList, LaneState, Merge, MergedChange, ReadId, Removal,
-    RemovalBudget, Row, SinkError, StatementRow, TableBatch, TableName, TableShape, Unit, Value, Written,
+    Batch, Difference, DifferenceQuery, ErrorClass, Feed, Feeding, Key, KeyList, LaneId, LaneState, Merge,
+    MergedChange, ReadId, Removal, RemovalBudget, Row, SinkError, SourceName, StatementRow, TableBatch, TableName,
+    TableShape, Unit, Value, Written,
 };
 
 /// Small, so that every test of a difference crosses pages.
@@ -93,19 +95,18 @@ impl Unit for MemoryUnit<'_> {
         })
     }
 
-    async fn removal_budget(&mut self, table: &TableShape, source: &str) -> Result<RemovalBudget, SinkError> {
+    async fn removal_budget(&mut self, table: &TableShape, source: &SourceName) -> Result<RemovalBudget, SinkError> {
         self.act("count removed rows", |unit, store| {
             let overlay = unit.tables.entry(table.name.clone()).or_default();
             let rows = overlay.keys(store.table(&table.name)?, &crate::Extent::Range(crate::KeyRange::ALL)).len();
             let since = store.now - DAY_MICROS;
             let removed = store.removed.iter().chain(&unit.removed);
             let removed = removed.filter(|copy| copy.table == table.name && copy.at > since).count();
-            let streams = store.streams.get(&table.name).map_or(&[][..], Vec::as_slice);
-            let own = (source.to_owned(), unit.lane.id.topic_id, unit.lane.id.name.clone());
-            let fed = streams.contains(&own);
-            let streams = if streams.iter().all(|stream| *stream == own) { &[] } else { streams };
-            let told = |(source, topic, name): &Feed| format!("{source} of topic id {topic}, applied by {name}");
-            let streams = streams.iter().map(told).collect();
+            let LaneId { topic_id, name, .. } = unit.lane.id.clone();
+            let own = Feed { table: table.name.clone(), source: source.clone(), topic_id, name };
+            let feeds = store.streams.iter().filter(|feed| feed.table == table.name);
+            let Feeding { fed, alone } = own.feeds(feeds.clone());
+            let streams = if alone { Vec::new() } else { feeds.map(told).collect() };
             Ok(RemovalBudget { removed_last_day: removed as u64, rows: rows as u64, streams, fed })
         })
     }

@@ -117,7 +117,7 @@ async fn a_table_does_not_change_while_a_unit_of_work_is_under_way() {
 async fn a_claim_that_was_reset_is_made_again_by_the_lane_that_goes_on_writing() {
     let mut db = Db::new("CREATE TABLE t (id int PRIMARY KEY)").await;
     let mut bench = Bench::new(&db, "t").await;
-    bench.sink.claim_table(&public("t"), "inventory.t", &lane_id("shop")).await.unwrap();
+    bench.sink.claim_table(&public("t"), &crate::fixture::source("inventory.t"), &lane_id("shop")).await.unwrap();
     let mut lane = bench.sink.claim(&lane_id("shop")).await.unwrap();
     assert!(db.sink().await.release_table(&public("t")).await.unwrap());
     assert_eq!(db.one("SELECT count(*) FROM sink_repair.stream").await, "0");
@@ -138,12 +138,17 @@ async fn a_claim_that_was_reset_is_made_again_by_the_lane_that_goes_on_writing()
 async fn a_claim_waits_for_a_unit_that_looked_at_the_claims() {
     let mut db = Db::new("CREATE TABLE t (id int PRIMARY KEY)").await;
     let mut bench = Bench::new(&db, "t").await;
-    bench.sink.claim_table(&public("t"), "inventory.t", &lane_id("orders")).await.unwrap();
+    bench.sink.claim_table(&public("t"), &crate::fixture::source("inventory.t"), &lane_id("orders")).await.unwrap();
     let other = db.sink().await;
 
     let mut unit = bench.lane.begin(None).await.unwrap();
-    assert_eq!(unit.removal_budget(&bench.table, "inventory.t").await.unwrap().streams, [""; 0]);
-    let claim = tokio::spawn(async move { other.claim_table(&public("t"), "archive.t", &lane_id("archive")).await });
+    assert_eq!(
+        unit.removal_budget(&bench.table, &crate::fixture::source("inventory.t")).await.unwrap().streams,
+        [""; 0]
+    );
+    let claim = tokio::spawn(async move {
+        other.claim_table(&public("t"), &crate::fixture::source("archive.t"), &lane_id("archive")).await
+    });
     wait_until(
         &mut db,
         "the claim waits",

@@ -409,14 +409,15 @@ async fn a_table_belongs_to_the_stream_that_claimed_it_first() {
     let mut reborn = lane_id("orders");
     reborn.topic_id = TopicId([9; 16]);
 
-    assert_eq!(sink.claim_table(&name, "db.inventory.orders", &lane).await.unwrap(), None);
-    assert_eq!(sink.claim_table(&name, "db.inventory.orders", &lane).await.unwrap(), None);
+    assert_eq!(sink.claim_table(&name, &crate::fixture::source("db.inventory.orders"), &lane).await.unwrap(), None);
+    assert_eq!(sink.claim_table(&name, &crate::fixture::source("db.inventory.orders"), &lane).await.unwrap(), None);
     let held = Some(
-        "db.inventory.orders by topic orders (id 07070707-0707-0707-0707-070707070707), applied by worker test"
+        "db.inventory.orders by topic orders (id 07070707-0707-0707-0707-070707070707) into public.orders, applied by \
+             worker test"
             .to_owned(),
     );
-    assert_eq!(sink.claim_table(&name, "db2.inventory.orders", &lane).await.unwrap(), held);
-    assert_eq!(sink.claim_table(&name, "db.inventory.orders", &reborn).await.unwrap(), held);
+    assert_eq!(sink.claim_table(&name, &crate::fixture::source("db2.inventory.orders"), &lane).await.unwrap(), held);
+    assert_eq!(sink.claim_table(&name, &crate::fixture::source("db.inventory.orders"), &reborn).await.unwrap(), held);
     assert!(sink.release_table(&name).await.unwrap());
-    assert_eq!(sink.claim_table(&name, "db.inventory.orders", &reborn).await.unwrap(), None);
+    assert_eq!(sink.claim_table(&name, &crate::fixture::source("db.inventory.orders"), &reborn).await.unwrap(), None);
 }

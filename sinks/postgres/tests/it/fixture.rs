@@ -161,6 +161,11 @@ impl Db {
     }
 }
 
+/// A source table by its name.
+pub fn source(table: &str) -> sink_api::SourceName {
+    sink_api::SourceName::of_table(table)
+}
+
 pub fn lane_id(topic: &str) -> LaneId {
     LaneId { name: "test".into(), topic: topic.into(), topic_id: TopicId([7; 16]), partition: Partition(0) }
 }

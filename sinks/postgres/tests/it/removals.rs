@@ -144,7 +144,7 @@ async fn undo_fits_generated_and_identity_columns() {
 async fn budget(bench: &mut Bench) -> RemovalBudget {
     let table = bench.table.clone();
     let mut unit = bench.lane.begin(bench.state.as_ref()).await.unwrap();
-    unit.removal_budget(&table, "inventory.t").await.unwrap()
+    unit.removal_budget(&table, &crate::fixture::source("inventory.t")).await.unwrap()
 }
 
 #[tokio::test]
@@ -171,7 +171,7 @@ async fn the_budget_counts_removals_of_the_last_day_by_all_lanes_whatever_is_for
     let removal = Removal { table: &table, keys: &keys(&[int(4)]), read_id: &ReadId("r".into()), offset: Offset(1) };
     unit.remove(&removal).await.unwrap();
     assert_eq!(
-        unit.removal_budget(&table, "inventory.t").await.unwrap(),
+        unit.removal_budget(&table, &crate::fixture::source("inventory.t")).await.unwrap(),
         RemovalBudget { removed_last_day: 4, rows: 6, streams: Vec::new(), fed: false }
     );
     drop(unit);
@@ -367,4 +367,37 @@ async fn a_removal_that_a_foreign_key_forbids_is_an_error_and_removes_nothing() 
 
     assert_eq!((error.class, error.code.as_deref()), (sink_api::ErrorClass::Data, Some("23503")));
     assert_eq!(db.one("SELECT count(*) FROM t").await, "10");
+}
+
+/// A row of a partition is one of its parent's too: who feeds the one feeds the other.
+#[tokio::test]
+async fn the_budget_names_the_streams_of_a_tables_parts_and_of_those_that_it_is_a_part_of() {
+    let db = Db::new(
+        "CREATE TABLE t (id int PRIMARY KEY) PARTITION BY RANGE (id); \
+         CREATE TABLE t1 PARTITION OF t FOR VALUES FROM (0) TO (100) PARTITION BY RANGE (id); \
+         CREATE TABLE t11 PARTITION OF t1 FOR VALUES FROM (0) TO (50)",
+    )
+    .await;
+    for (fed, asked, alone) in [("t", "t", true), ("t11", "t", false), ("t", "t11", false), ("t1", "t11", false)] {
+        let mut bench = Bench::new(&db, asked).await;
+        let claims = [(asked, "inventory.t"), (fed, if fed == asked { "inventory.t" } else { "inventory.other" })];
+        for (table, name) in claims {
+            let name = crate::fixture::source(name);
+            bench
+                .sink
+                .claim_table(&crate::fixture::public(table), &name, &crate::fixture::lane_id("test"))
+                .await
+                .unwrap();
+        }
+
+        let table = bench.table.clone();
+        let mut unit = bench.lane.begin(None).await.unwrap();
+        let budget = unit.removal_budget(&table, &crate::fixture::source("inventory.t")).await.unwrap();
+
+        assert_eq!(budget.streams.is_empty(), alone, "{fed} {asked}: {:?}", budget.streams);
+        drop(unit);
+        for table in [fed, asked] {
+            bench.sink.release_table(&crate::fixture::public(table)).await.unwrap();
+        }
+    }
 }

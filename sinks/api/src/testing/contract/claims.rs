@@ -4,7 +4,7 @@ use super::{
     Fixture, ITEMS, LINES,
     rig::{Rig, lane, state, table},
 };
-use crate::{ErrorClass, KeyType, LaneId, LaneState, Offset, Sink, SinkLane, TopicId, Unit, Xid};
+use crate::{ErrorClass, KeyType, LaneId, LaneState, Offset, Sink, SinkLane, SourceName, TopicId, Unit, Xid};
 
 pub(super) async fn a_table_is_described_with_its_columns_and_its_key_in_key_order(fixture: &impl Fixture) {
     let sink = fixture.sink();
@@ -109,7 +109,7 @@ pub(super) async fn a_table_belongs_to_the_stream_that_claimed_it_first(fixture:
     let sink = fixture.sink();
     let again = LaneId { topic_id: TopicId([9; 16]), ..lane(0) };
     let claim = async |name: &str, source: &str, lane: &LaneId| {
-        sink.claim_table(&table(name), source, lane).await.expect("the sink is there")
+        sink.claim_table(&table(name), &SourceName::of_table(source), lane).await.expect("the sink is there")
     };
 
     let first = claim(ITEMS, "shop.inventory.items", &lane(0)).await;
@@ -126,7 +126,7 @@ pub(super) async fn a_table_belongs_to_the_stream_that_claimed_it_first(fixture:
     }
     assert_eq!(claim(ITEMS, "shop.inventory.items", &lane(0)).await, None);
     let sources = sink.claim(&lane(1)).await.expect("the sink is there").sources;
-    let noted = |source: &str, name: &str| (source.to_owned(), table(name));
+    let noted = |source: &str, name: &str| (SourceName::of_table(source), table(name));
     let all = [
         noted("shop.archive.items", ITEMS),
         noted("shop.inventory.items", ITEMS),
@@ -143,7 +143,7 @@ pub(super) async fn the_budget_names_all_streams_of_a_table_that_another_one_fee
     let shape = sink.describe(&table(ITEMS)).await.expect("the table is there");
     let mut claimed = sink.claim(&lane(0)).await.expect("the sink is there");
 
-    let source = "inventory.items";
+    let source = &SourceName { connector: "shop".into(), ..SourceName::of_table("inventory.items") };
     let mut unit = claimed.lane.begin(None).await.expect("the lane is this owner's");
     let nobodys = unit.removal_budget(&shape, source).await.expect("the budget can be read");
     assert_eq!((nobodys.streams, nobodys.fed), (Vec::<String>::new(), false), "nobody feeds the table yet");
@@ -152,7 +152,16 @@ pub(super) async fn the_budget_names_all_streams_of_a_table_that_another_one_fee
     let mut unit = claimed.lane.begin(None).await.expect("the lane is this owner's");
     assert!(unit.removal_budget(&shape, source).await.expect("the budget can be read").fed);
     let one = unit.removal_budget(&shape, source).await.expect("the budget can be read").streams;
-    let of_another = unit.removal_budget(&shape, "inventory.things").await.expect("the budget can be read").streams;
+    let unsaid = SourceName::of_table("inventory.items");
+    let of_unsaid = unit.removal_budget(&shape, &unsaid).await.expect("the budget can be read");
+    let of_another_connector = SourceName { connector: "other".into(), ..unsaid.clone() };
+    let of_another_connector =
+        unit.removal_budget(&shape, &of_another_connector).await.expect("the budget can be read");
+    let of_another = unit
+        .removal_budget(&shape, &SourceName::of_table("inventory.things"))
+        .await
+        .expect("the budget can be read")
+        .streams;
     drop(unit);
     let moved = LaneId { topic_id: TopicId([9; 16]), ..lane(0) };
     let mut later = sink.claim(&moved).await.expect("the sink is there");
@@ -160,13 +169,17 @@ pub(super) async fn the_budget_names_all_streams_of_a_table_that_another_one_fee
     let of_another_topic = unit.removal_budget(&shape, source).await.expect("the budget can be read").streams;
     drop(unit);
     let mut claimed = sink.claim(&lane(0)).await.expect("the sink is there");
-    sink.claim_table(&table(ITEMS), "archive.items", &lane(0)).await.expect("the sink is there");
+    sink.claim_table(&table(ITEMS), &SourceName::of_table("archive.items"), &lane(0)).await.expect("the sink is there");
     let lines = sink.describe(&table(LINES)).await.expect("the table is there");
-    sink.claim_table(&table(LINES), "inventory.lines", &lane(0)).await.expect("the sink is there");
+    sink.claim_table(&table(LINES), &SourceName::of_table("inventory.lines"), &lane(0))
+        .await
+        .expect("the sink is there");
     let mut unit = claimed.lane.begin(None).await.expect("the lane is this owner's");
     let two = unit.removal_budget(&shape, source).await.expect("the budget can be read").streams;
 
     assert_eq!(one, Vec::<String>::new());
+    assert_eq!((of_unsaid.streams, of_unsaid.fed), (Vec::<String>::new(), true));
+    assert_eq!((of_another_connector.streams.len(), of_another_connector.fed), (1, false));
     for other in [&of_another, &of_another_topic] {
         assert!(matches!(&other[..], [only] if only.contains("inventory.items")), "{other:?}");
     }
@@ -175,7 +188,11 @@ pub(super) async fn the_budget_names_all_streams_of_a_table_that_another_one_fee
     let named = LaneId { name: "another worker".into(), ..lane(1) };
     let mut other = sink.claim(&named).await.expect("the sink is there");
     let mut unit = other.lane.begin(None).await.expect("the lane is this owner's");
-    let of_another_name = unit.removal_budget(&lines, "inventory.lines").await.expect("the budget can be read").streams;
+    let of_another_name = unit
+        .removal_budget(&lines, &SourceName::of_table("inventory.lines"))
+        .await
+        .expect("the budget can be read")
+        .streams;
 
     assert!(matches!(&of_another_name[..], [only] if only.contains(&lane(0).name)), "{of_another_name:?}");
     assert_eq!(two.len(), 2, "{two:?}");

@@ -6,7 +6,7 @@ use super::{
     Fixture, ITEMS,
     rig::{Rig, item, item_key, item_keys, lane, line_keys, read_id, table, text},
 };
-use crate::{MergedChange, Offset, Removal, Row, Sink, UndoSelector, Undone, Unit, Value};
+use crate::{MergedChange, Offset, Removal, Row, Sink, SourceName, UndoSelector, Undone, Unit, Value};
 
 const DAY: Duration = Duration::from_secs(24 * 3_600);
 
@@ -148,10 +148,12 @@ pub(super) async fn the_budget_counts_removals_of_a_day_and_of_the_unit(fixture:
     let (items, keys, read) = (rig.items.clone(), item_keys(&[4]), read_id("r4"));
 
     let mut unit = rig.begin().await;
-    let before = unit.removal_budget(&items, "inventory.items").await.expect("removals can be counted");
+    let before =
+        unit.removal_budget(&items, &SourceName::of_table("inventory.items")).await.expect("removals can be counted");
     let removal = Removal { table: &items, keys: &keys, read_id: &read, offset: Offset(1) };
     unit.remove(&removal).await.expect("rows can be removed");
-    let after = unit.removal_budget(&items, "inventory.items").await.expect("removals can be counted");
+    let after =
+        unit.removal_budget(&items, &SourceName::of_table("inventory.items")).await.expect("removals can be counted");
 
     assert_eq!((before.removed_last_day, after.removed_last_day), (2, 3));
 }
@@ -162,9 +164,11 @@ pub(super) async fn the_budget_is_of_the_rows_that_a_truncate_left(fixture: &imp
     let items = rig.items.clone();
 
     let mut unit = rig.begin().await;
-    let before = unit.removal_budget(&items, "inventory.items").await.expect("rows can be counted").rows;
+    let before =
+        unit.removal_budget(&items, &SourceName::of_table("inventory.items")).await.expect("rows can be counted").rows;
     unit.truncate(&items).await.expect("the table can be truncated");
-    let after = unit.removal_budget(&items, "inventory.items").await.expect("rows can be counted").rows;
+    let after =
+        unit.removal_budget(&items, &SourceName::of_table("inventory.items")).await.expect("rows can be counted").rows;
 
     assert_eq!((before, after), (6, 0));
 }
