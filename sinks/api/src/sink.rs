@@ -25,8 +25,8 @@ pub trait Sink: Clone + Send + Sync + 'static {
     fn claim(&self, lane: &LaneId) -> impl Future<Output = Result<Claimed<Self::Lane>, SinkError>> + Send;
 
     /// Notes that a stream feeds `table`: the source's own name of the table, the topic's incarnation and the worker's name
-    /// (a worker of another name applies the topic at its own pace). Returns the first stream that cannot be this one
-    /// ([`SourceName::may_be`]), if there is any; from then on [`RemovalBudget::streams`] names all of
+    /// (a worker of another name applies the topic at its own pace). Returns the stream that was noted first when that
+    /// cannot be this one ([`SourceName::may_be`]); from then on [`RemovalBudget::streams`] names all of
     /// them. Idempotent; made before the first write to the table. A claim that is taken away while its lane goes on
     /// writing is made again by the lane's next unit of work.
     ///

@@ -13,7 +13,7 @@ use sqlx::{
 
 use crate::{connect::Session, errors::classify, frontier, identifier::quote_table};
 
-/// Notes that a stream feeds a table. Returns the first one that cannot be this one.
+/// Notes that a stream feeds a table. Returns the one that was noted first when that cannot be this one.
 pub(crate) async fn claim(
     session: &mut Session,
     table: &TableName,
@@ -25,13 +25,11 @@ pub(crate) async fn claim(
     session.own(CLAIM, claim_arguments(table, source, lane)).await.map_err(fail)?;
     let rows = session.own_all(HOLDERS, table_arguments(table)).await.map_err(fail)?;
     session.commit().await.map_err(fail)?;
-    let own = own(table, source, lane);
-    for row in &rows {
-        if !feed(row).map_err(fail)?.may_be(&own) {
-            return describe(row).map(Some).map_err(fail);
-        }
+    let first = rows.first().ok_or_else(|| fail(sqlx::Error::RowNotFound))?;
+    if feed(first).map_err(fail)?.may_be(&own(table, source, lane)) {
+        return Ok(None);
     }
-    Ok(None)
+    describe(first).map(Some).map_err(fail)
 }
 
 /// What feeds a table.

@@ -167,8 +167,8 @@ impl Sink for MemorySink {
         if !store.streams.contains(&feed) {
             store.streams.push(feed.clone());
         }
-        let mut others = store.streams.iter().filter(|other| other.table == *table && !other.may_be(&feed));
-        Ok(others.next().map(told))
+        let first = store.streams.iter().find(|other| other.table == *table);
+        Ok(first.filter(|first| !first.may_be(&feed)).map(told))
     }
 
     async fn held(&self, lane: &LaneId, most: usize) -> Result<Vec<HeldStatement>, SinkError> {
