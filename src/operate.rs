@@ -54,10 +54,12 @@ pub async fn undo(settings: UndoSettings) -> anyhow::Result<Outcome> {
             writeln!(text, "{name}: not brought back: {reason}")?;
         }
     }
-    text.push_str(
-        "A row that is back is in the sink only. If its key was deleted at the source since, it is an orphan again: the next\n\
-         pass finds it.\n",
-    );
+    if undone.iter().any(|table| table.restored > 0) {
+        text.push_str(
+            "A row that is back is in the sink only. If its key was deleted at the source since, it is an orphan again: the next\n\
+             pass finds it.\n",
+        );
+    }
     say(&text)?;
     Ok(if failed { Outcome::Found } else { Outcome::Done })
 }
@@ -89,7 +91,9 @@ pub async fn confirm(settings: ConfirmSettings) -> anyhow::Result<Outcome> {
         timestamp: None,
         headers: &[],
     };
-    producer.send(&outgoing).await.context("send the confirmation")?;
+    let hint =
+        "hint: check --signal-topic (the connector's signal.kafka.topic) and --bootstrap-servers; nothing was asked";
+    producer.send(&outgoing).await.map_err(|error| anyhow::anyhow!("send the confirmation: {error}\n{hint}"))?;
     say(&format!(
         "asked for a fresh read of {} (held: {} orphans found); it may remove up to {} rows\nrequest {id}\n\
          hint: what answers is who makes the reads; by hand, read the range again and write \

@@ -90,7 +90,27 @@ async fn a_table_that_two_sources_feed_keeps_its_orphans() {
     assert!(matches!(&verdicts[..], [Verdict::Refused { rule: sink_api::Rule::OneStream, .. }]), "{verdicts:?}");
 }
 
-/// A tombstone does not say which connector wrote it; after a restart it can be what the lane reads first.
+/// Tables of one name: what another connector, or another database, does not have is not absent here.
+#[tokio::test]
+async fn a_statement_of_another_connector_or_database_keeps_its_orphans() {
+    for (own, other) in [("\"shop\"", "\"outlet\""), ("\"app\"", "\"archive\"")] {
+        let sink = sink();
+        drift(&sink, 4);
+        let strange = |record: Record| {
+            let value = String::from_utf8(record.value.unwrap_or_default().to_vec()).unwrap();
+            assert!(value.contains(own), "{value}");
+            Record { value: Some(value.replace(own, other).into_bytes().into()), ..record }
+        };
+        let [low, close] = read("r-1", 1, "[1]").map(strange);
+
+        run(&sink, vec![change(0, 1), low, close], Parking::default()).await;
+
+        assert_eq!(ids(&sink), keys(&[1, 4]));
+        let verdicts = verdicts(&sink);
+        assert!(matches!(&verdicts[..], [Verdict::Refused { rule: sink_api::Rule::OneStream, .. }]), "{verdicts:?}");
+    }
+}
+
 /// A table whose changes come by no lane has no window, and nothing that spares a key.
 #[tokio::test]
 async fn a_table_that_no_change_has_come_for_keeps_its_orphans() {
