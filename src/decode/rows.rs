@@ -21,7 +21,7 @@ use super::{
     row::{RowPlan, Shape, read_row},
     schema::{Schemas, Split},
     signal,
-    tables::{Named, is_adjusted},
+    tables::{Named, Said, is_adjusted},
     wire::Wire,
 };
 use crate::record::Record;
@@ -243,32 +243,35 @@ impl Decoder {
         let schema_name = schema_name.and_then(|name| name.strip_suffix(".Key"));
         // A router that merges topics may name the schema after the merged one; names are adjusted in schemas.
         let schema_name = schema_name.filter(|name| !is_adjusted(name, &self.topic)).map(str::to_owned);
-        let named = said(record, added);
-        let fitting: Vec<usize> = match &schema_name {
-            Some(name) => {
-                let named_after: Vec<usize> = self.tables.named_after(name).collect();
-                self.tables.fitting(&named).filter(|table| named_after.contains(table)).collect()
-            }
-            None => self.tables.fitting(&named).collect(),
-        };
-        let names_table = schema_name.is_some() || !named.table.is_empty();
+        let said = Said { named: named(record, added), schema_name: schema_name.as_deref() };
+        let fitting = self.tables.fitting(&said);
         match self.deletes.told(bytes, &fitting) {
             Told::Of(table) => return Ok(table),
-            Told::Unread if !names_table => return Err(unnamed_tombstone()),
+            Told::Unread if !said.names_table() => return Err(unnamed_tombstone()),
             Told::Unread | Told::Nothing => {}
         }
-        match (&fitting[..], schema_name) {
-            ([table], _) if names_table => Ok(*table),
-            ([], _) if !named.table.is_empty() => self.table_of_row(record, added),
-            ([], Some(name)) => {
-                let by_name = topic_parts(&name).ok_or_else(unnamed_tombstone)?;
-                let connector =
-                    if self.settings.mapping.needs_connector() { by_name.connector } else { named.connector };
-                self.tables.find(Named { connector, ..by_name }, &self.settings)
-            }
-            _ if names_table => Err(unnamed_tombstone()),
-            _ => self.table_of_lone_topic(&named, &fitting),
+        if !said.names_table() {
+            return self.table_of_lone_topic(&said.named, &fitting);
         }
+        // Of a table that no record has come of in this life it may be as well.
+        let known: Vec<&SourceName> =
+            self.carried.iter().map(|(carried, _)| carried).filter(|carried| said.fits(carried)).collect();
+        let is_one = |source: &SourceName| known.iter().all(|known| known.may_be(source));
+        match fitting[..] {
+            [table] if is_one(&self.tables.feed(table).source.name()) => Ok(table),
+            [] if known.iter().all(|known| is_one(known)) => self.table_not_met(record, added, &said),
+            _ => Err(unnamed_tombstone()),
+        }
+    }
+
+    /// Returns the number of a table that a tombstone names and that no record has come of.
+    fn table_not_met(&mut self, record: &Record, added: &Added<'_>, said: &Said<'_>) -> Result<usize, Fault> {
+        let Some(by_name) = said.schema_name.filter(|_| said.named.table.is_empty()) else {
+            return self.table_of_row(record, added);
+        };
+        let by_name = topic_parts(by_name).ok_or_else(unnamed_tombstone)?;
+        let connector = self.connector_or_topics(said.named.connector, by_name.connector);
+        self.tables.find(Named { connector, ..by_name }, &self.settings)
     }
 
     /// Finds the table of a tombstone that says nothing: the topic's only one.
@@ -289,7 +292,7 @@ impl Decoder {
     fn table_of_row(&mut self, record: &Record, added: &Added<'_>) -> Result<usize, Fault> {
         let topic = self.topic.clone();
         let by_topic = topic_parts(&topic).unwrap_or_default();
-        let named = said(record, added);
+        let named = named(record, added);
         let table = named.table;
         if !table.is_empty() {
             let is_topics = by_topic.table == table;
@@ -304,7 +307,7 @@ impl Decoder {
             let is_topics = is_topics && by_topic.schema == schema;
             let topics = if is_topics { by_topic.connector } else { "" };
             let connector = self.connector_or_topics(named.connector, topics);
-            return self.tables.find_partial(Named { connector, schema, ..named }, &self.settings);
+            return self.find_partial(Named { connector, schema, ..named });
         }
         let key = record.key.as_deref().and_then(|key| self.keys.split(key).ok()).map(|split| split.payload.to_owned());
         if let Some(table) = self.table_by_certain_name(key.as_deref().unwrap_or_default(), connector_of(record))? {
@@ -314,7 +317,20 @@ impl Decoder {
             return Err(self.unnamed_table());
         }
         let connector = self.connector_or_topics(named.connector, by_topic.connector);
-        self.tables.find_partial(Named { connector, database: named.database, ..by_topic }, &self.settings)
+        self.find_partial(Named { connector, database: named.database, ..by_topic })
+    }
+
+    /// Finds the table of this name; what it leaves open is taken from the one table that it fits, of those met and of those
+    /// that the topic is known to carry.
+    fn find_partial(&mut self, named: Named<'_>) -> Result<usize, Fault> {
+        let said = Said { named, schema_name: None };
+        let known: Vec<&SourceName> =
+            self.carried.iter().map(|(carried, _)| carried).filter(|carried| said.fits(carried)).collect();
+        let is_one = known.iter().all(|one| known.iter().all(|other| one.may_be(other)));
+        match is_one {
+            true => self.tables.find_partial(named, &self.settings),
+            false => self.tables.find(named, &self.settings),
+        }
     }
 
     /// Returns the connector that a record names; the topic's name only says where rows go, where that depends on it: a
@@ -339,7 +355,7 @@ impl Decoder {
             && let Some(named) = topic_parts(&physical)
         {
             let connector = connector.unwrap_or(named.connector);
-            return self.tables.find_partial(Named { connector, ..named }, &self.settings).map(Some);
+            return self.find_partial(Named { connector, ..named }).map(Some);
         }
         let assigned = self.settings.mapping.assigned(&self.topic);
         let Some((schema, table)) = assigned.map(|(schema, table)| (schema.to_owned(), table.to_owned())) else {
@@ -347,7 +363,7 @@ impl Decoder {
         };
         let connector = connector.unwrap_or_default();
         let named = Named { connector, schema: &schema, table: &table, ..Named::default() };
-        self.tables.find_partial(named, &self.settings).map(Some)
+        self.find_partial(named).map(Some)
     }
 
     /// Returns the table that the topic is named after, where no other one is known to come by it.
@@ -400,7 +416,7 @@ fn take_headers<'a>(added: &mut Added<'a>, record: &'a Record) {
 }
 
 /// Returns what a flattened row or a tombstone says of its table.
-fn said<'a>(record: &'a Record, added: &'a Added<'_>) -> Named<'a> {
+fn named<'a>(record: &'a Record, added: &'a Added<'_>) -> Named<'a> {
     let text = |text: &'a Option<std::borrow::Cow<'_, str>>| text.as_deref().unwrap_or_default();
     let connector = added.connector.as_deref().or_else(|| connector_of(record)).unwrap_or_default();
     Named { connector, database: text(&added.database), schema: text(&added.schema), table: text(&added.table) }

@@ -111,6 +111,42 @@ pub(super) struct Named<'a> {
     pub(super) table: &'a str,
 }
 
+/// What a tombstone says of its source table.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Said<'a> {
+    pub(super) named: Named<'a>,
+    /// What its key's schema is named after: `connector.schema.table`, in which other characters than letters and digits
+    /// have become `_`.
+    pub(super) schema_name: Option<&'a str>,
+}
+
+impl Said<'_> {
+    /// Whether it says which table it is.
+    pub(super) fn names_table(&self) -> bool {
+        self.schema_name.is_some() || !self.named.table.is_empty()
+    }
+
+    /// Whether it may be of a table.
+    pub(super) fn fits(&self, source: &SourceName) -> bool {
+        let Named { connector, database, schema, table } = self.named;
+        let may_be = |own: &str, said: &str| own.is_empty() || said.is_empty() || own == said;
+        let is_table = match (schema, table) {
+            (_, "") => true,
+            ("", table) => source.table.strip_suffix(table).is_some_and(|rest| rest.ends_with('.')),
+            (schema, table) => source.table.strip_prefix(schema).and_then(|rest| rest.strip_prefix('.')) == Some(table),
+        };
+        let is_named_after = |name: &str| {
+            adjusted_suffix(name, &format!(".{}", source.table)).is_some_and(|connector| {
+                source.connector.is_empty() || adjusted_suffix(connector, &source.connector) == Some("")
+            })
+        };
+        is_table
+            && may_be(&source.connector, connector)
+            && may_be(&source.database, database)
+            && self.schema_name.is_none_or(is_named_after)
+    }
+}
+
 impl Tables {
     /// Takes the shape of a sink table, in place of an earlier one.
     pub(super) fn learn(&mut self, shape: Arc<TableShape>, settings: &DecodeSettings) {
@@ -178,24 +214,15 @@ impl Tables {
             (named.connector.is_empty() || source.connector == named.connector)
                 && (named.database.is_empty() || source.database == named.database)
         };
-        let fitting: Vec<usize> = self.fitting(&named).collect();
-        match fitting[..] {
+        match self.fitting(&Said { named, schema_name: None })[..] {
             [index] if says_no_more(&self.feeds[index].source) => Ok(index),
             _ => self.find(named, settings),
         }
     }
 
-    /// Returns the tables met before that a name fits.
-    pub(super) fn fitting(&self, named: &Named<'_>) -> impl Iterator<Item = usize> {
-        let may_be = |own: &str, named: &str| own.is_empty() || named.is_empty() || own == named;
-        self.met()
-            .filter(move |(_, source)| {
-                (named.table.is_empty() || source.table == named.table)
-                    && (named.schema.is_empty() || source.schema == named.schema)
-                    && may_be(&source.connector, named.connector)
-                    && may_be(&source.database, named.database)
-            })
-            .map(|(index, _)| index)
+    /// Returns the tables met before that what is said fits.
+    pub(super) fn fitting(&self, said: &Said<'_>) -> Vec<usize> {
+        self.met().filter(|(_, source)| said.fits(&source.name())).map(|(index, _)| index).collect()
     }
 
     /// Returns the tables of which changes have come.
@@ -246,18 +273,6 @@ impl Tables {
             table: table.to_owned(),
         };
         self.number_of(source, settings)
-    }
-
-    /// Returns the tables met before that a key schema is named after: `connector.schema.table`, in which other characters
-    /// than letters and digits have become `_`.
-    pub(super) fn named_after(&self, schema_name: &str) -> impl Iterator<Item = usize> {
-        self.met()
-            .filter(move |(_, source)| {
-                adjusted_suffix(schema_name, &format!(".{}.{}", source.schema, source.table)).is_some_and(|connector| {
-                    source.connector.is_empty() || adjusted_suffix(connector, &source.connector) == Some("")
-                })
-            })
-            .map(|(index, _)| index)
     }
 
     /// Returns the number of the table met before that a topic is named after: `...schema.table`.

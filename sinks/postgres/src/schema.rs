@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The version of the schema that this code reads and writes.
-const VERSION: i32 = 1;
+const VERSION: i32 = 2;
 
 /// Taken while the schema is made, so that workers that start together do not make it twice. An arbitrary number.
 const ADVISORY_LOCK: i64 = 0x7369_6e6b_2d72_6570;

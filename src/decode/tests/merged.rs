@@ -229,6 +229,58 @@ fn a_tombstone_of_two_tables_that_schemas_call_alike_is_of_the_one_that_deleted_
     assert_eq!(met(&both[..1], None), Ok("my table".to_owned()), "of the one that has come");
 }
 
+/// After a restart a lane has met few of the tables that come by its topic; the sink knows the others.
+#[test]
+fn a_tombstone_that_fits_a_table_of_an_earlier_life_as_well_is_nobodys() {
+    let noted = |connector: &str, table: &str| {
+        let source = SourceName { connector: connector.into(), ..SourceName::of_table(format!("inv.{table}")) };
+        (source, TableName::new("inv", table))
+    };
+    let headers = [("__source_schema", "inv"), ("__source_table", "orders")];
+    let plain = r#"{"id":1}"#;
+    let twins = |carried: &[&str], met: bool| {
+        let carried = carried.iter().map(|connector| noted(connector, "orders")).collect();
+        let mut decoder = decoder(DecodeSettings::default(), "merged", &shapes()).carrying(carried);
+        if met {
+            decode(&mut decoder, &record(Some(plain), Some(&of_connector("c1", "c", 1)), &[]));
+        }
+        tombstone(&mut decoder, plain, &headers)
+    };
+    assert_eq!((twins(&["c1"], true), twins(&["c1"], false)), (Ok("orders".to_owned()), Ok("orders".to_owned())));
+    assert!(twins(&["c1", "c2"], true).is_err() && twins(&["c1", "c2"], false).is_err());
+
+    let key = key_of("shop.inv.my_table", 1);
+    let alike = |carried: &[&str]| {
+        let shape = shape("inv.my_table", &[("id", "bigint"), ("v", "text")], &["id"]);
+        let carried = carried.iter().map(|table| noted("shop", table)).collect();
+        let mut decoder = decoder(DecodeSettings::default(), "merged", &[shape]).carrying(carried);
+        decode(&mut decoder, &record(Some(&key), Some(&change("my_table", "c", 1)), &[]));
+        tombstone(&mut decoder, &key, &[])
+    };
+    assert_eq!(alike(&["my_table"]), Ok("my_table".to_owned()));
+    assert!(alike(&["my_table", "my table"]).is_err());
+}
+
+/// Where rows go by their connector, a row that does not say its own goes nowhere once two are known.
+#[test]
+fn a_row_that_fits_two_connectors_tables_is_put_down_to_neither() {
+    let row = r#"{"id":1,"v":"x","__op":"c","__source_schema":"inv","__source_table":"orders"}"#;
+    let mut decoder = two_connectors("merged").carrying(
+        ["c1", "c2"]
+            .map(|name| {
+                let source = SourceName { connector: name.into(), ..SourceName::of_table("inv.orders") };
+                (source, TableName::new("inv", format!("{name}_orders")))
+            })
+            .into(),
+    );
+    decode(&mut decoder, &record(Some(r#"{"id":1}"#), Some(&of_connector("c1", "c", 1)), &[]));
+
+    let refused = decoder.decode(&record(Some(r#"{"id":1}"#), Some(row), &[]));
+
+    let Err(DecodeError::Setup { reason, .. }) = refused else { panic!("{refused:?}") };
+    assert!(reason.contains("connector"), "{reason}");
+}
+
 /// What only a statement names does not come by the topic, and a statement that is refused leaves nothing behind.
 #[test]
 fn a_statement_makes_no_topic_merged() {
