@@ -241,7 +241,7 @@ pub struct RemovalBudget {
     /// About how many rows the table has.
     pub rows: u64,
     /// The streams that feed the table, or one that it is a part of or that is a part of it, by name, when any of them
-    /// cannot be the statement's own: its source by the lane's topic and by workers of the lane's name ([`Feed::feeds`]).
+    /// cannot be the statement's own: its source by the lane's topic and by workers of the lane's name ([`Feed::feeds`](crate::Feed::feeds)).
     pub streams: Vec<String>,
     /// Whether the statement's own stream is noted to feed the table: only then do the table's changes pass through the
     /// lane.
