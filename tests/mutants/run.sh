@@ -29,8 +29,9 @@ cd "$tree"
 
 field() { sed -n "s/^$1: //p" "$2" | head -1; }
 
-# Prints a panic's message on one line, from the log of a test that failed.
+# Prints on one line why a test failed, from its log: the message of its panic or its error.
 message() {
+    awk '/^Error: /{ sub(/^Error: /, ""); printf "%s", $0; exit } ' "$log" | sed 's/|/\\|/g' | cut -c1-160
     awk '/ panicked at /{ on = 1; next } /^note: run with/{ exit } on && NF { sub(/^ +/, ""); printf "%s%s", sep, $0; sep = "; " }' "$log" |
         sed 's/|/\\|/g' | cut -c1-160
 }
