@@ -38,14 +38,11 @@ pub struct RawRecord {
 /// The header in which Debezium names the connector, by its logical name.
 pub const CONNECTOR_HEADER: &str = "__debezium.context.connectorLogicalName";
 
-/// What an envelope without a schema begins with.
-const ENVELOPE: &[u8] = br#"{"before":"#;
-
-/// Whether decoding looks at a header of a record of this value: the others are not carried to the lanes.
-pub fn is_wanted_header(name: &str, value: Option<&[u8]>) -> bool {
-    // Of Debezium's context headers, which stand on every record, the connector's name is needed where no envelope has it.
+/// Whether decoding looks at a header: the others are not carried to the lanes.
+pub fn is_wanted_header(name: &str) -> bool {
+    // Of Debezium's context headers, which stand on every record, only the connector's name says something.
     if name.starts_with("__debezium.context.") {
-        return name == CONNECTOR_HEADER && !value.is_some_and(|value| value.starts_with(ENVELOPE));
+        return name == CONNECTOR_HEADER;
     }
     name.starts_with("__") || name.starts_with("dblog.") || name.starts_with("sink-repair.")
 }

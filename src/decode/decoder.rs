@@ -26,6 +26,7 @@ use super::{
     deletes::RecentDeletes,
     envelope::Top,
     fault::Fault,
+    markers::connector_of,
     own,
     row::{RowPlan, Shape},
     schema::Schemas,
@@ -93,7 +94,11 @@ impl Decoder {
 
     /// Takes note of a record that was given up: it may have been a delete, whose tombstone is still to come.
     pub fn unread(&mut self, record: &Record, bad: &BadRecord) {
-        let (Some(key), Some(_)) = (&record.key, &record.value) else { return };
+        let Some(key) = &record.key else { return };
+        let payload = record.value.as_deref().and_then(|value| self.values.split(value).ok());
+        if record.value.is_none() || payload.is_some_and(|split| split.payload.trim_ascii() == "null") {
+            return self.deletes.given_up(key);
+        }
         self.deletes.unread(key, bad.feed);
     }
 
@@ -190,16 +195,20 @@ impl Decoder {
             return Err(Fault::value("the envelope has no op"));
         };
         if op == "m" {
-            return self.message(top, source);
+            return self.message(top, source, record);
         }
         let named = Named {
-            connector: source.connector.as_deref().unwrap_or_default(),
+            connector: source.connector.as_deref().or_else(|| connector_of(record)).unwrap_or_default(),
             database: source.database.as_deref().unwrap_or_default(),
             schema: source.schema.as_deref().unwrap_or_default(),
             table: source.table.as_deref().unwrap_or_default(),
         };
         if named.table.is_empty() {
             return Err(Fault::value("the envelope's source names no table"));
+        }
+        let is_absence = op == "absent" || op == "d" && record.header("dblog.op").is_some();
+        if is_absence {
+            return self.absence_envelope(record, named, top.read_id.as_deref(), feed);
         }
         let table = self.tables.find(named, &self.settings)?;
         *feed = Some(table);
@@ -211,7 +220,6 @@ impl Decoder {
             }
             return Ok(Event::Other(OtherRecord::Signal));
         }
-        let is_absence = !record.headers.is_empty() && record.header("dblog.op").is_some();
         match op {
             "c" | "u" | "r" => {
                 let Some(after) = after else {
@@ -219,11 +227,7 @@ impl Decoder {
                 };
                 self.upsert(record, table, after, Shape::Envelope, has_schema, source.xid(), source.ts_ms)
             }
-            "d" if !is_absence => self.delete(record, table, source.xid(), source.ts_ms),
-            "d" | "absent" => {
-                let source = self.tables.feed(table).source.name();
-                self.absence(record, table, source, top.read_id.as_deref())
-            }
+            "d" => self.delete(record, table, source.xid(), source.ts_ms),
             "t" => {
                 let known = self.tables.feed(table).known()?;
                 Ok(Event::Truncate { table: Arc::clone(&known.shape), xid: source.xid() })

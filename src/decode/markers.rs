@@ -18,6 +18,7 @@ use super::{
     json::{self, Broken, Kind},
     keylist::Damage,
     modes::BinaryMode,
+    tables::Named,
     value::decode_bytes,
 };
 use crate::record::{CONNECTOR_HEADER, Record};
@@ -33,7 +34,7 @@ struct Origin<'a> {
 
 impl Decoder {
     /// A message in an envelope: a marker of ours, or someone else's.
-    pub(super) fn message(&mut self, top: &Top<'_>, source: &Source<'_>) -> Result<Event, Fault> {
+    pub(super) fn message(&mut self, top: &Top<'_>, source: &Source<'_>, record: &Record) -> Result<Event, Fault> {
         let (mut prefix, mut content) = (None, None);
         if let Some(message) = top.message {
             json::object::<Broken>(message.get(), |name, raw| {
@@ -50,7 +51,7 @@ impl Decoder {
         }
         let origin = Origin {
             kind: None,
-            connector: source.connector.as_deref().unwrap_or_default(),
+            connector: source.connector.as_deref().or_else(|| connector_of(record)).unwrap_or_default(),
             database: source.database.as_deref().unwrap_or_default(),
         };
         let bytes = content.and_then(json::string).and_then(|content| self.decode_content(&content));
@@ -180,9 +181,50 @@ impl Decoder {
         if !is_name(name) {
             return Ok(absence_damaged(record, None, Damage::whole(format!("header `dblog.table` {NO_NAME}"))));
         }
-        let stated = record.header("dblog.connector").and_then(header_text);
-        let connector = stated.or_else(|| connector_of(record)).unwrap_or_default();
-        let source = SourceName { connector: connector.into(), ..SourceName::of_table(name) };
+        let source =
+            SourceName { connector: connector_of(record).unwrap_or_default().into(), ..SourceName::of_table(name) };
+        self.absence_of(record, source, None, feed)
+    }
+
+    /// An absence event in an envelope.
+    pub(super) fn absence_envelope(
+        &mut self,
+        record: &Record,
+        named: Named<'_>,
+        read_id: Option<&str>,
+        feed: &mut Option<usize>,
+    ) -> Result<Event, Fault> {
+        let source = SourceName {
+            connector: named.connector.to_owned(),
+            database: named.database.to_owned(),
+            table: format!("{}.{}", named.schema, named.table),
+        };
+        self.absence_of(record, source, read_id, feed)
+    }
+
+    fn absence_of(
+        &mut self,
+        record: &Record,
+        mut source: SourceName,
+        read_id: Option<&str>,
+        feed: &mut Option<usize>,
+    ) -> Result<Event, Fault> {
+        let header = |name: &str| record.header(name).and_then(header_text).filter(|text| !text.is_empty());
+        let contradicts = |own: &str, header: Option<&str>| !own.is_empty() && header.is_some_and(|said| said != own);
+        let name = source.table.clone();
+        let name = name.as_str();
+        let stated = header("dblog.connector");
+        for (field, own, said) in
+            [("connector", &source.connector, stated), ("table", &source.table, header("dblog.table"))]
+        {
+            if contradicts(own, said) {
+                let reason = format!("header `dblog.{field}`: the record is of another {field}");
+                return Ok(absence_damaged(record, Some(name.to_owned()), Damage::new(Rule::OneStream, reason)));
+            }
+        }
+        if source.connector.is_empty() {
+            stated.unwrap_or_default().clone_into(&mut source.connector);
+        }
         let table = match self.tables.of_statement(&source, &self.topic, &self.carried, &self.settings) {
             Ok(table) => table,
             Err(Fault::Setup { reason, .. }) => {
@@ -191,7 +233,7 @@ impl Decoder {
             Err(fault) => return Err(fault),
         };
         *feed = Some(table);
-        self.absence(record, table, source, None)
+        self.absence(record, table, source, read_id)
     }
 
     /// An absence event: one key that a read did not find.

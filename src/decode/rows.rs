@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use sink_api::{Key, RowOp, SourceName, Value};
+use sink_api::{Key, RowOp, SourceName, TableName, Value};
 
 use super::{
     Event, EventXid, OtherRecord, RowEvent, Stage,
@@ -21,7 +21,7 @@ use super::{
     row::{RowPlan, Shape, read_row},
     schema::{Schemas, Split},
     signal,
-    tables::{Named, Said, is_adjusted},
+    tables::{Named, Said, is_rendered},
     wire::Wire,
 };
 use crate::record::Record;
@@ -39,8 +39,10 @@ impl Decoder {
         xid: EventXid,
         source_ms: Option<i64>,
     ) -> Result<Event, Fault> {
-        if let Some(bytes) = &record.key {
-            self.deletes.lives(bytes, feed);
+        if let Some(bytes) = record.key.as_deref().filter(|bytes| self.deletes.know(bytes)) {
+            for feed in self.tables.sharing_sink(feed) {
+                self.deletes.lives(bytes, feed);
+            }
         }
         let key = self.record_key(record, feed)?;
         let known = self.tables.feed(feed).known()?;
@@ -242,7 +244,7 @@ impl Decoder {
             if split.has_schema { self.keys.current().and_then(|entry| entry.schema.name()) } else { None };
         let schema_name = schema_name.and_then(|name| name.strip_suffix(".Key"));
         // A router that merges topics may name the schema after the merged one; names are adjusted in schemas.
-        let schema_name = schema_name.filter(|name| !is_adjusted(name, &self.topic)).map(str::to_owned);
+        let schema_name = schema_name.filter(|name| !is_rendered(name, &self.topic)).map(str::to_owned);
         let said = Said { named: named(record, added), schema_name: schema_name.as_deref() };
         let fitting = self.tables.fitting(&said);
         match self.deletes.told(bytes, &fitting) {
@@ -251,25 +253,53 @@ impl Decoder {
             Told::Unread | Told::Nothing => {}
         }
         if !said.names_table() {
-            return self.table_of_lone_topic(&said.named, &fitting);
+            // A name without its schema is of the topic's own table, or of the operator's.
+            return match said.named.table {
+                "" => self.table_of_lone_topic(&said.named, &fitting),
+                _ => self.table_of_row(record, added),
+            };
         }
         // Of a table that no record has come of in this life it may be as well.
-        let known: Vec<&SourceName> =
-            self.carried.iter().map(|(carried, _)| carried).filter(|carried| said.fits(carried)).collect();
-        let is_one = |source: &SourceName| known.iter().all(|known| known.may_be(source));
-        match fitting[..] {
-            [table] if is_one(&self.tables.feed(table).source.name()) => Ok(table),
-            [] if known.iter().all(|known| is_one(known)) => self.table_not_met(record, added, &said),
-            _ => Err(unnamed_tombstone()),
+        let known: Vec<&(SourceName, TableName)> =
+            self.carried.iter().filter(|(carried, _)| said.fits(carried)).collect();
+        if fitting.is_empty() {
+            return self.table_not_met(record, added, &said);
+        }
+        let Some(table) = self.tables.one_of(&fitting) else { return Err(unnamed_tombstone()) };
+        let feed = self.tables.feed(table);
+        let (source, sink) = (feed.source.name(), &feed.sink);
+        match known.iter().all(|(known, known_sink)| known.may_be(&source) && known_sink == sink) {
+            true => Ok(table),
+            false => Err(unnamed_tombstone()),
         }
     }
 
-    /// Returns the number of a table that a tombstone names and that no record has come of.
+    /// Returns the number of a table that a tombstone names and that no record has come of in this life: one that the topic
+    /// is known to carry, else the one of that very name. A schema's name may be another table's, written otherwise.
     fn table_not_met(&mut self, record: &Record, added: &Added<'_>, said: &Said<'_>) -> Result<usize, Fault> {
-        let Some(by_name) = said.schema_name.filter(|_| said.named.table.is_empty()) else {
+        let mut known = self.carried.iter().filter(|(carried, _)| said.fits(carried)).cloned();
+        let first = known.next();
+        if let Some((first, sink)) = first {
+            if known.any(|(other, other_sink)| !other.may_be(&first) || other_sink != sink) {
+                return Err(unnamed_tombstone());
+            }
+            let (schema, table) = first.table.split_once('.').ok_or_else(unnamed_tombstone)?;
+            if table.contains('.') {
+                return Err(unnamed_tombstone());
+            }
+            let Named { connector, database, .. } = said.named;
+            let connector = if connector.is_empty() { &first.connector } else { connector };
+            let database = if database.is_empty() { &first.database } else { database };
+            return self.tables.find(Named { connector, database, schema, table }, &self.settings);
+        }
+        let Some(name) = said.schema_name.filter(|_| said.named.table.is_empty() || said.named.schema.is_empty())
+        else {
             return self.table_of_row(record, added);
         };
-        let by_name = topic_parts(by_name).ok_or_else(unnamed_tombstone)?;
+        if name.contains('_') {
+            return Err(unnamed_tombstone());
+        }
+        let by_name = topic_parts(name).ok_or_else(unnamed_tombstone)?;
         let connector = self.connector_or_topics(said.named.connector, by_name.connector);
         self.tables.find(Named { connector, ..by_name }, &self.settings)
     }
@@ -327,7 +357,9 @@ impl Decoder {
         let known: Vec<&SourceName> =
             self.carried.iter().map(|(carried, _)| carried).filter(|carried| said.fits(carried)).collect();
         let is_one = known.iter().all(|one| known.iter().all(|other| one.may_be(other)));
-        match is_one {
+        // Where the connector decides where a row goes, what is not said is not guessed.
+        let is_sure = !named.connector.is_empty() || !self.settings.mapping.needs_connector();
+        match is_one && is_sure {
             true => self.tables.find_partial(named, &self.settings),
             false => self.tables.find(named, &self.settings),
         }

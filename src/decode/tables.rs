@@ -123,26 +123,38 @@ pub(super) struct Said<'a> {
 impl Said<'_> {
     /// Whether it says which table it is.
     pub(super) fn names_table(&self) -> bool {
-        self.schema_name.is_some() || !self.named.table.is_empty()
+        self.schema_name.is_some() || !self.named.table.is_empty() && !self.named.schema.is_empty()
     }
 
-    /// Whether it may be of a table.
+    /// Whether it may be of a table. Where the table's schema has a dot, it may be of others as well.
     pub(super) fn fits(&self, source: &SourceName) -> bool {
-        let Named { connector, database, schema, table } = self.named;
-        let may_be = |own: &str, said: &str| own.is_empty() || said.is_empty() || own == said;
+        let Named { schema, table, .. } = self.named;
         let is_table = match (schema, table) {
             (_, "") => true,
             ("", table) => source.table.strip_suffix(table).is_some_and(|rest| rest.ends_with('.')),
             (schema, table) => source.table.strip_prefix(schema).and_then(|rest| rest.strip_prefix('.')) == Some(table),
         };
-        let is_named_after = |name: &str| {
-            adjusted_suffix(name, &format!(".{}", source.table)).is_some_and(|connector| {
-                source.connector.is_empty() || adjusted_suffix(connector, &source.connector) == Some("")
-            })
+        is_table && self.fits_origin(&source.connector, &source.database, &source.table)
+    }
+
+    /// The same of a table whose name is known in its parts.
+    fn fits_table(&self, source: &SourceTable) -> bool {
+        let Named { schema, table, .. } = self.named;
+        (table.is_empty() || source.table == table)
+            && (schema.is_empty() || source.schema == schema)
+            && self.fits_origin(&source.connector, &source.database, &source.short())
+    }
+
+    fn fits_origin(&self, connector: &str, database: &str, short: &str) -> bool {
+        let may_be = |own: &str, said: &str| own.is_empty() || said.is_empty() || own == said;
+        let is_named_after = |name: &str| match connector {
+            "" => {
+                is_rendered(name, short) || name.match_indices('.').any(|(dot, _)| is_rendered(&name[dot + 1..], short))
+            }
+            connector => is_rendered(name, &format!("{connector}.{short}")),
         };
-        is_table
-            && may_be(&source.connector, connector)
-            && may_be(&source.database, database)
+        may_be(connector, self.named.connector)
+            && may_be(database, self.named.database)
             && self.schema_name.is_none_or(is_named_after)
     }
 }
@@ -222,7 +234,23 @@ impl Tables {
 
     /// Returns the tables met before that what is said fits.
     pub(super) fn fitting(&self, said: &Said<'_>) -> Vec<usize> {
-        self.met().filter(|(_, source)| said.fits(&source.name())).map(|(index, _)| index).collect()
+        self.met().filter(|(_, source)| said.fits_table(source)).map(|(index, _)| index).collect()
+    }
+
+    /// Returns the one table that these are, which may say more or less of where it is.
+    pub(super) fn one_of(&self, tables: &[usize]) -> Option<usize> {
+        let first = *tables.first()?;
+        let are_one = |one: usize, other: usize| {
+            let (one, other) = (&self.feeds[one], &self.feeds[other]);
+            one.sink == other.sink && one.source.is_alike(&other.source)
+        };
+        tables.iter().all(|one| tables.iter().all(|other| are_one(*one, *other))).then_some(first)
+    }
+
+    /// Returns the tables whose rows are those of this one at the sink.
+    pub(super) fn sharing_sink(&self, table: usize) -> Vec<usize> {
+        let sink = &self.feeds[table].sink;
+        self.feeds.iter().enumerate().filter(|(_, feed)| feed.sink == *sink).map(|(index, _)| index).collect()
     }
 
     /// Returns the tables of which changes have come.
@@ -239,16 +267,20 @@ impl Tables {
         carried: &[(SourceName, TableName)],
         settings: &DecodeSettings,
     ) -> Result<usize, Fault> {
-        let met: Vec<SourceName> = self.met().map(|(_, met)| met.name()).filter(|met| met.may_be(source)).collect();
-        let known: Vec<&SourceName> =
-            carried.iter().map(|(carried, _)| carried).filter(|carried| carried.may_be(source)).chain(&met).collect();
-        // Records of one table may say more or less of where they come from.
-        let several = known.iter().find_map(|one| Some((one, known.iter().find(|other| !other.may_be(one))?)));
+        let met: Vec<usize> = self.met().filter(|(_, met)| met.name().may_be(source)).map(|(index, _)| index).collect();
+        let of_met = met.iter().map(|index| (self.feeds[*index].source.name(), self.feeds[*index].sink.clone()));
+        let known: Vec<(SourceName, TableName)> =
+            carried.iter().filter(|(carried, _)| carried.may_be(source)).cloned().chain(of_met).collect();
+        // Records of one table may say more or less of where they come from. Names with dots may mean two tables.
+        let are_two = |one: &(SourceName, TableName), other: &(SourceName, TableName)| {
+            !one.0.may_be(&other.0) || one.1 != other.1
+        };
+        let several = known.iter().find_map(|one| Some((one, known.iter().find(|other| are_two(one, other))?)));
         if let Some((one, other)) = several {
             return Err(unnamed(format!(
-                "tables called {} of several connectors or databases come by this topic ({one} and {other}), and the record \
-                 does not say which it means",
-                source.table
+                "tables called {} of several connectors, databases or schemas come by this topic ({} into {} and {} into {}), \
+                 and the record does not say which it means",
+                source.table, one.0, one.1, other.0, other.1
             )));
         }
         let (schema, table) = source.table.split_once('.').unwrap_or(("", &source.table));
@@ -263,8 +295,14 @@ impl Tables {
                 format!("the record does not name its connector, and where rows of {} go depends on it", source.table);
             return Err(unnamed(reason));
         }
-        if let Some(index) = self.met().find(|(_, met)| met.name().may_be(source)).map(|(index, _)| index) {
-            return Ok(index);
+        let named = SourceName { connector: connector.to_owned(), ..source.clone() };
+        if let Some((other, _)) = known.iter().find(|(known, _)| !known.may_be(&named)) {
+            return Err(unnamed(format!(
+                "the record does not name its connector, by the topic's name it is {connector}, and {other} comes by the topic"
+            )));
+        }
+        if let Some(index) = met.first() {
+            return Ok(*index);
         }
         let source = SourceTable {
             connector: connector.to_owned(),
@@ -275,16 +313,17 @@ impl Tables {
         self.number_of(source, settings)
     }
 
-    /// Returns the number of the table met before that a topic is named after: `...schema.table`.
+    /// Returns the number of the table met before that a topic is named after: `...schema.table`, in which characters that
+    /// topics may not have are `_`.
     pub(super) fn of_topic(&self, topic: &str) -> Option<usize> {
         let is_named = |source: &SourceTable| {
-            topic
-                .strip_suffix(source.table.as_str())
-                .and_then(|rest| rest.strip_suffix('.'))
-                .and_then(|rest| rest.strip_suffix(source.schema.as_str()))
-                .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+            let own = plain(&source.short(), |character| matches!(character, '.' | '_' | '-'));
+            [source.short(), own]
+                .iter()
+                .any(|own| topic.strip_suffix(own.as_str()).is_some_and(|rest| rest.is_empty() || rest.ends_with('.')))
         };
-        self.met().find(|(_, source)| is_named(source)).map(|(index, _)| index)
+        let named: Vec<usize> = self.met().filter(|(_, source)| is_named(source)).map(|(index, _)| index).collect();
+        self.one_of(&named)
     }
 
     /// Whether all tables met are this one, as far as they say where they come from.
@@ -316,14 +355,41 @@ fn unnamed(reason: String) -> Fault {
     Fault::Setup { reason, hint: hint.to_owned() }
 }
 
-/// Takes `suffix` off the end of a schema's name, where other characters than letters and digits count as one.
-fn adjusted_suffix<'n>(name: &'n str, suffix: &str) -> Option<&'n str> {
-    let (rest, end) = name.split_at_checked(name.len().checked_sub(suffix.len())?)?;
-    is_adjusted(end, suffix).then_some(rest)
+/// Whether a schema's name is one that Debezium may write for a name (`schema.name.adjustment.mode`): as it is, with `_`
+/// in place of other characters than letters and digits, or with their numbers (`_u0020`).
+pub(super) fn is_rendered(rendered: &str, name: &str) -> bool {
+    let avro = |keep: fn(char) -> bool| plain(name, keep);
+    let unicode = |keep_underscore: bool| {
+        let mut text = String::with_capacity(name.len());
+        for character in name.chars() {
+            match character {
+                '.' => text.push('.'),
+                '_' if keep_underscore => text.push('_'),
+                plain if plain.is_ascii_alphanumeric() => text.push(plain),
+                other => other.encode_utf16(&mut [0; 2]).iter().for_each(|unit| {
+                    let _ = std::fmt::Write::write_fmt(&mut text, format_args!("_u{unit:04x}"));
+                }),
+            }
+        }
+        text
+    };
+    rendered == name
+        || rendered == avro(|character| character == '.')
+        // A router writes a topic's name as one word.
+        || rendered == avro(|_| false)
+        || rendered == unicode(true)
+        || rendered == unicode(false)
 }
 
-/// Whether a schema's name is a topic's, but for characters that schemas may not have.
-pub(super) fn is_adjusted(name: &str, topic: &str) -> bool {
-    let plain = |byte: u8| if byte.is_ascii_alphanumeric() { byte } else { b'_' };
-    name.len() == topic.len() && name.bytes().zip(topic.bytes()).all(|(left, right)| plain(left) == plain(right))
+/// Writes `_` for each UTF-16 unit of a character that is neither an ASCII letter or digit nor kept.
+fn plain(name: &str, keep: impl Fn(char) -> bool) -> String {
+    let mut text = String::with_capacity(name.len());
+    for character in name.chars() {
+        if character.is_ascii_alphanumeric() || keep(character) {
+            text.push(character);
+        } else {
+            (0..character.len_utf16()).for_each(|_| text.push('_'));
+        }
+    }
+    text
 }

@@ -191,6 +191,6 @@ fn copy(message: &BorrowedMessage<'_>) -> Record {
         timestamp: message.timestamp().to_millis(),
         key: message.key().map(Box::from),
         value: message.payload().map(Box::from),
-        headers: native::headers(message, |name| is_wanted_header(name, message.payload())),
+        headers: native::headers(message, is_wanted_header),
     }
 }
