@@ -284,10 +284,20 @@ impl Tables {
             )));
         }
         let (schema, table) = source.table.split_once('.').unwrap_or(("", &source.table));
+        let by_topic =
+            topic.strip_suffix(source.table.as_str()).and_then(|rest| rest.strip_suffix('.')).unwrap_or_default();
+        // In doubt a row stays: where rows do not name their connector, the topic's name may be all that does.
+        let is_unsaid = !known.is_empty() && known.iter().all(|(known, _)| known.connector.is_empty());
+        if is_unsaid && ![by_topic, source.connector.as_str()].contains(&"") && by_topic != source.connector {
+            let reason = format!(
+                "the rows of {} do not name their connector, by the topic's name it is {by_topic}, and the record is of {}",
+                source.table, source.connector
+            );
+            let hint = "have the connector say it in its rows: add.headers=source.name";
+            return Err(Fault::Setup { reason: format!("{reason}; {hint}"), hint: hint.to_owned() });
+        }
         let connector = match source.connector.as_str() {
-            "" if settings.mapping.needs_connector() => {
-                topic.strip_suffix(source.table.as_str()).and_then(|rest| rest.strip_suffix('.')).unwrap_or_default()
-            }
+            "" if settings.mapping.needs_connector() => by_topic,
             connector => connector,
         };
         if connector.is_empty() && settings.mapping.needs_connector() {

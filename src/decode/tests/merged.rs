@@ -386,6 +386,25 @@ fn the_topics_name_does_not_speak_against_the_rows_that_come_by_it() {
     assert_eq!(refusal(&event).0, Rule::OneStream);
 }
 
+/// Flattened rows of an old Debezium: nothing but the topic's name says whose they are.
+#[test]
+fn a_statement_of_another_connector_than_the_topics_is_refused_where_rows_name_none() {
+    let flattened = record(Some(r#"{"id":1}"#), Some(r#"{"id":1,"v":"x","__op":"c"}"#), &[]);
+    let refused = |connector: &str| {
+        let mut decoder = carrying(&[]);
+        decode(&mut decoder, &flattened);
+        let low = format!(
+            r#"{{"v":1,"kind":"low","read_id":"r","table":"inv.orders","topic":"{TOPIC}","connector":"{connector}"}}"#
+        );
+        match decode(&mut decoder, &record(None, Some(&low), &[("sink-repair.kind", "low")])) {
+            Event::Low(_) => None,
+            event => Some(refusal(&event).0),
+        }
+    };
+
+    assert_eq!((refused("shop"), refused("elsewhere")), (None, Some(Rule::OneStream)));
+}
+
 #[test]
 fn an_absence_event_that_contradicts_itself_is_refused_and_makes_no_topic_merged() {
     let context = ("__debezium.context.connectorLogicalName", "c2");
