@@ -20,10 +20,7 @@ pub struct SourceTable {
 impl SourceTable {
     /// Whether both may be one table: what both say is the same.
     pub(super) fn is_alike(&self, other: &SourceTable) -> bool {
-        let may_be = |one: &str, other: &str| one.is_empty() || other.is_empty() || one == other;
-        (&self.schema, &self.table) == (&other.schema, &other.table)
-            && may_be(&self.connector, &other.connector)
-            && may_be(&self.database, &other.database)
+        (&self.schema, &self.table) == (&other.schema, &other.table) && self.name().may_be(&other.name())
     }
 
     /// Returns its full name, as far as the record says it.

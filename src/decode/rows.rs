@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use sink_api::{Key, RowOp, SourceName, TableName, Value};
+use sink_api::{Key, RowOp, SourceName, Value};
 
 use super::{
     Event, EventXid, OtherRecord, RowEvent, Stage,
@@ -259,16 +259,15 @@ impl Decoder {
                 _ => self.table_of_row(record, added),
             };
         }
-        // Of a table that no record has come of in this life it may be as well.
-        let known: Vec<&(SourceName, TableName)> =
-            self.carried.iter().filter(|(carried, _)| said.fits(carried)).collect();
         if fitting.is_empty() {
             return self.table_not_met(record, added, &said);
         }
         let Some(table) = self.tables.one_of(&fitting) else { return Err(unnamed_tombstone()) };
         let feed = self.tables.feed(table);
         let (source, sink) = (feed.source.name(), &feed.sink);
-        match known.iter().all(|(known, known_sink)| known.may_be(&source) && known_sink == sink) {
+        // Of a table that no record has come of in this life it may be as well.
+        let mut known = self.carried.iter().filter(|(carried, _)| said.fits(carried));
+        match known.all(|(known, known_sink)| known.may_be(&source) && known_sink == sink) {
             true => Ok(table),
             false => Err(unnamed_tombstone()),
         }
@@ -311,7 +310,7 @@ impl Decoder {
         }
         let topic = self.topic.clone();
         match topic_parts(&topic) {
-            Some(by_topic) if self.tables.is_empty() && self.carries_only(by_topic.schema, by_topic.table) => {
+            Some(by_topic) if self.tables.is_empty() && self.carries_only(&short_name(by_topic)) => {
                 let connector = self.connector_or_topics(named.connector, by_topic.connector);
                 self.tables.find(Named { connector, ..by_topic }, &self.settings)
             }
@@ -354,9 +353,8 @@ impl Decoder {
     /// that the topic is known to carry.
     fn find_partial(&mut self, named: Named<'_>) -> Result<usize, Fault> {
         let said = Said { named, schema_name: None };
-        let known: Vec<&SourceName> =
-            self.carried.iter().map(|(carried, _)| carried).filter(|carried| said.fits(carried)).collect();
-        let is_one = known.iter().all(|one| known.iter().all(|other| one.may_be(other)));
+        let known = self.carried.iter().map(|(carried, _)| carried).filter(|carried| said.fits(carried));
+        let is_one = SourceName::are_one(known);
         // Where the connector decides where a row goes, what is not said is not guessed.
         let is_sure = !named.connector.is_empty() || !self.settings.mapping.needs_connector();
         match is_one && is_sure {
@@ -402,18 +400,12 @@ impl Decoder {
     pub(super) fn only_table(&mut self) -> Option<usize> {
         let table = self.table_of_topic()?;
         let source = self.tables.feed(table).source.name();
-        let alone = self.tables.are_all(&source) && self.carried.iter().all(|(carried, _)| carried.may_be(&source));
-        (alone && self.are_one()).then_some(table)
+        (self.tables.are_all(&source) && self.carries_only(&source)).then_some(table)
     }
 
-    fn carries_only(&self, schema: &str, table: &str) -> bool {
-        let source = SourceName::of_table(format!("{schema}.{table}"));
-        self.carried.iter().all(|(carried, _)| carried.may_be(&source)) && self.are_one()
-    }
-
-    /// Whether all sources that the topic is known to carry may be one.
-    fn are_one(&self) -> bool {
-        self.carried.iter().all(|(one, _)| self.carried.iter().all(|(other, _)| one.may_be(other)))
+    /// Whether all that the topic is known to carry may be one table, and this one.
+    fn carries_only(&self, source: &SourceName) -> bool {
+        SourceName::are_one(self.carried.iter().map(|(carried, _)| carried).chain([source]))
     }
 
     /// Returns the table met before that the topic is named after.
@@ -452,6 +444,11 @@ fn named<'a>(record: &'a Record, added: &'a Added<'_>) -> Named<'a> {
     let text = |text: &'a Option<std::borrow::Cow<'_, str>>| text.as_deref().unwrap_or_default();
     let connector = added.connector.as_deref().or_else(|| connector_of(record)).unwrap_or_default();
     Named { connector, database: text(&added.database), schema: text(&added.schema), table: text(&added.table) }
+}
+
+/// Returns a table's name without what the topic's own name says of its connector, which may be another's.
+fn short_name(named: Named<'_>) -> SourceName {
+    SourceName::of_table(format!("{}.{}", named.schema, named.table))
 }
 
 /// Takes a topic's name apart: `connector.schema.table`. The connector's own name may have dots.

@@ -134,7 +134,7 @@ impl Said<'_> {
             ("", table) => source.table.strip_suffix(table).is_some_and(|rest| rest.ends_with('.')),
             (schema, table) => source.table.strip_prefix(schema).and_then(|rest| rest.strip_prefix('.')) == Some(table),
         };
-        is_table && self.fits_origin(&source.connector, &source.database, &source.table)
+        is_table && self.fits_origin(source)
     }
 
     /// The same of a table whose name is known in its parts.
@@ -142,20 +142,18 @@ impl Said<'_> {
         let Named { schema, table, .. } = self.named;
         (table.is_empty() || source.table == table)
             && (schema.is_empty() || source.schema == schema)
-            && self.fits_origin(&source.connector, &source.database, &source.short())
+            && self.fits_origin(&source.name())
     }
 
-    fn fits_origin(&self, connector: &str, database: &str, short: &str) -> bool {
-        let may_be = |own: &str, said: &str| own.is_empty() || said.is_empty() || own == said;
-        let is_named_after = |name: &str| match connector {
+    fn fits_origin(&self, source: &SourceName) -> bool {
+        let short = &source.table;
+        let is_named_after = |name: &str| match source.connector.as_str() {
             "" => {
                 is_rendered(name, short) || name.match_indices('.').any(|(dot, _)| is_rendered(&name[dot + 1..], short))
             }
             connector => is_rendered(name, &format!("{connector}.{short}")),
         };
-        may_be(connector, self.named.connector)
-            && may_be(database, self.named.database)
-            && self.schema_name.is_none_or(is_named_after)
+        source.may_be_at(self.named.connector, self.named.database) && self.schema_name.is_none_or(is_named_after)
     }
 }
 

@@ -23,8 +23,18 @@ impl SourceName {
 
     /// Whether both may be one table: what both say is the same.
     pub fn may_be(&self, other: &SourceName) -> bool {
+        self.table == other.table && self.may_be_at(&other.connector, &other.database)
+    }
+
+    /// Whether it may be of this connector and database; empty is what is not known.
+    pub fn may_be_at(&self, connector: &str, database: &str) -> bool {
         let fits = |one: &str, other: &str| one.is_empty() || other.is_empty() || one == other;
-        self.table == other.table && fits(&self.connector, &other.connector) && fits(&self.database, &other.database)
+        fits(&self.connector, connector) && fits(&self.database, database)
+    }
+
+    /// Whether all of these may be one table: each two of them.
+    pub fn are_one<'s>(names: impl Iterator<Item = &'s SourceName> + Clone) -> bool {
+        names.clone().all(|one| names.clone().all(|other| one.may_be(other)))
     }
 
     /// Whether this says all that `other` says.
@@ -64,8 +74,7 @@ impl Feed {
     pub fn feeds<'f>(&self, feeds: impl Iterator<Item = &'f Feed> + Clone) -> Feeding {
         let fed = feeds.clone().any(|feed| self.may_be(feed));
         // A name that leaves things open goes with two that cannot be one.
-        let one = |feed: &Feed| feeds.clone().all(|other| feed.source.may_be(&other.source));
-        let alone = feeds.clone().all(|feed| self.may_be(feed) && one(feed));
+        let alone = feeds.clone().all(|feed| self.may_be(feed)) && SourceName::are_one(feeds.map(|feed| &feed.source));
         Feeding { fed, alone }
     }
 
