@@ -44,6 +44,27 @@ async fn a_tombstone_after_a_restart_deletes_nothing_of_another_table() -> Resul
     Ok(())
 }
 
+/// The topic still holds records of a table whose claim was reset, and a tombstone among them is not the other table's.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tombstone_deletes_nothing_of_another_table_after_its_tables_claim_was_reset() -> Result<()> {
+    let bare = Bare::new("given_up", TABLES).await?;
+    let mut sink = bare.sink().await?;
+    bare.write(vec![change(&bare, "orders", "c", 1), change(&bare, "lines", "c", 1)]).await?;
+    bare.apply().catches_up().await?;
+    let reset = bare.apply().operate(&bare.sink_url(), &["reset", "--table", "inventory.lines"]).await?;
+    assert_eq!(reset.code, 0, "{}", reset.log);
+    // More than a lane reads before its frontier when it starts.
+    bare.write((2..=130).map(|id| change(&bare, "orders", "c", id)).collect()).await?;
+    bare.apply().catches_up().await?;
+
+    bare.write(vec![tombstone(1)]).await?;
+    let log = bare.apply().stops().await?;
+
+    assert!(log.contains("the tombstone does not say its table"), "{log}");
+    assert_eq!(texts(&mut sink, "SELECT count(*)::text FROM orders").await?, ["130"]);
+    Ok(())
+}
+
 /// A chunk info record of all keys, of which the source holds `selected`.
 fn chunk_info(read_id: &str, table: &str, selected: &[i64], connector: &str) -> New {
     let open = json!({ "open": true });

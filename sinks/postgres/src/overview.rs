@@ -273,5 +273,5 @@ ORDER BY 1";
 const STREAMS: &str = "
 SELECT table_schema || '.' || table_name AS table, connector, database, source, topic, uuid_send(topic_id) AS topic_id
 FROM sink_repair.stream
-WHERE claimed_by = $1
+WHERE claimed_by = $1 AND released_at IS NULL
 ORDER BY 1";

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The version of the schema that this code reads and writes.
-const VERSION: i32 = 2;
+const VERSION: i32 = 3;
 
 /// Taken while the schema is made, so that workers that start together do not make it twice. An arbitrary number.
 const ADVISORY_LOCK: i64 = 0x7369_6e6b_2d72_6570;
@@ -53,6 +53,7 @@ CREATE TABLE IF NOT EXISTS sink_repair.stream (
     topic_id uuid NOT NULL,
     claimed_by text NOT NULL,
     claimed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    released_at timestamptz,
     PRIMARY KEY (table_schema, table_name, connector, database, source, topic_id, claimed_by)
 );
 CREATE TABLE IF NOT EXISTS sink_repair.statement (

@@ -138,7 +138,7 @@ pub(crate) async fn hold(session: &mut Session) -> Result<(), SinkError> {
     held.map_err(|error| classify("hold the claims of tables", &error))
 }
 
-/// Returns the source tables whose changes have come by a lane's topic.
+/// Returns the source tables whose changes have come by a lane's topic, also those whose claims were given up since.
 pub(crate) async fn sources(session: &mut Session, lane: &LaneId) -> Result<Vec<(SourceName, TableName)>, SinkError> {
     let fail = |error: sqlx::Error| classify(&format!("read the streams of {}", lane.topic), &error);
     let mut arguments = PgArguments::default();
@@ -157,7 +157,8 @@ fn describe(row: &PgRow) -> Result<String, sqlx::Error> {
     Ok(format!("{source} by topic {topic} (id {topic_id}) into {table}, applied by worker {name}"))
 }
 
-/// Gives a table's claim up. Returns whether there was one.
+/// Gives a table's claims up. Returns whether there was one. They stay in the books: a topic goes on to hold records of
+/// the sources that fed the table, and a tombstone there may be theirs ([`sources`]).
 pub(crate) async fn release(session: &mut Session, table: &TableName) -> Result<bool, SinkError> {
     let fail = |error: sqlx::Error| classify(&format!("release table {table}"), &error);
     session.begin().await.map_err(fail)?;
@@ -187,12 +188,14 @@ fn claim_arguments(table: &TableName, source: &SourceName, lane: &LaneId) -> PgA
 const CLAIM: &str = "
 INSERT INTO sink_repair.stream (table_schema, table_name, connector, database, source, topic, topic_id, claimed_by)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
-ON CONFLICT (table_schema, table_name, connector, database, source, topic_id, claimed_by) DO NOTHING";
+ON CONFLICT (table_schema, table_name, connector, database, source, topic_id, claimed_by)
+DO UPDATE SET released_at = NULL, claimed_at = clock_timestamp() WHERE stream.released_at IS NOT NULL";
 
 const KEPT: &str = "
 SELECT connector, database, source FROM sink_repair.stream
-WHERE table_schema = $1 AND table_name = $2 AND topic_id = $3 AND claimed_by = $4";
+WHERE table_schema = $1 AND table_name = $2 AND topic_id = $3 AND claimed_by = $4 AND released_at IS NULL";
 
+/// Also what was given up: the topic still holds its records.
 const SOURCES: &str = "
 SELECT DISTINCT connector, database, source, table_schema, table_name FROM sink_repair.stream
 WHERE topic_id = $1 OR topic = $2
@@ -201,7 +204,7 @@ ORDER BY source, connector, database, table_schema, table_name";
 const HOLDERS: &str = "
 SELECT table_schema, table_name, connector, database, source, topic, uuid_send(topic_id) AS topic_id, claimed_by
 FROM sink_repair.stream
-WHERE table_schema = $1 AND table_name = $2
+WHERE table_schema = $1 AND table_name = $2 AND released_at IS NULL
 ORDER BY claimed_at, source";
 
 /// A row of a partition is one of its parent's too.
@@ -221,7 +224,9 @@ WITH RECURSIVE above AS (
 )
 SELECT table_schema, table_name, connector, database, source, topic, uuid_send(topic_id) AS topic_id, claimed_by
 FROM sink_repair.stream
-WHERE (table_schema, table_name) IN (SELECT schema, name FROM family)
+WHERE (table_schema, table_name) IN (SELECT schema, name FROM family) AND released_at IS NULL
 ORDER BY claimed_at, source";
 
-const RELEASE: &str = "DELETE FROM sink_repair.stream WHERE table_schema = $1 AND table_name = $2";
+const RELEASE: &str = "
+UPDATE sink_repair.stream SET released_at = clock_timestamp()
+WHERE table_schema = $1 AND table_name = $2 AND released_at IS NULL";

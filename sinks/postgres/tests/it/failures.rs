@@ -52,12 +52,12 @@ async fn the_schema_is_made_once_whoever_comes_first_and_a_later_version_is_refu
     for connect in connects.collect::<Vec<_>>() {
         connect.await.unwrap().unwrap();
     }
-    assert_eq!(db.rows("SELECT version FROM sink_repair.version").await, ["2"]);
+    assert_eq!(db.rows("SELECT version FROM sink_repair.version").await, ["3"]);
 
-    db.run("UPDATE sink_repair.version SET version = 3").await;
+    db.run("UPDATE sink_repair.version SET version = 4").await;
     let error = PostgresSink::connect(&db.config()).await.unwrap_err();
     assert_eq!(error.class, ErrorClass::Configuration);
-    assert_eq!(error.message, "prepare schema sink_repair: the schema has version 3, this program needs 2");
+    assert_eq!(error.message, "prepare schema sink_repair: the schema has version 4, this program needs 3");
 }
 
 #[tokio::test]
