@@ -29,8 +29,9 @@ use super::{
     markers::connector_of,
     own,
     row::{RowPlan, Shape},
+    said::Named,
     schema::Schemas,
-    tables::{Named, Tables},
+    tables::Tables,
     wire::Wire,
 };
 use crate::record::Record;

@@ -18,7 +18,7 @@ use super::{
     json::{self, Broken, Kind},
     keylist::Damage,
     modes::BinaryMode,
-    tables::Named,
+    said::Named,
     value::decode_bytes,
 };
 use crate::record::{CONNECTOR_HEADER, Record};

@@ -21,6 +21,7 @@ mod own;
 mod placeholder;
 mod row;
 mod rows;
+mod said;
 mod same_value;
 mod schema;
 mod settings;
@@ -29,6 +30,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 mod value;
+mod whose;
 mod wire;
 
 use std::sync::Arc;
