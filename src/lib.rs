@@ -53,6 +53,7 @@ pub mod kafka;
 pub mod logging;
 pub mod metrics;
 pub mod operate;
+pub mod partitioner;
 pub mod record;
 pub mod retry;
 pub mod statement;

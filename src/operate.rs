@@ -133,12 +133,20 @@ pub async fn reset(settings: ResetSettings) -> anyhow::Result<Outcome> {
 }
 
 async fn forget_stream(sink: &PostgresSink, table: &TableName) -> anyhow::Result<Outcome> {
-    let known = sink.release_table(table).await?;
-    say(&if known {
-        format!("{table}: its streams are forgotten; the next one that writes to it is noted anew\n")
-    } else {
-        format!("{table}: no stream was noted\n")
-    })?;
+    let released = sink.release_table(table).await?;
+    let mut text = String::new();
+    for stream in &released {
+        writeln!(text, "{table}: forgotten: {stream}")?;
+    }
+    text.push_str(&match released.len() {
+        0 => format!("{table}: no stream was noted\n"),
+        1 => format!("{table}: the next stream that writes to it is noted anew\n"),
+        _ => format!(
+            "{table}: the next stream that writes to it is noted anew, and its statements take rows of the others for orphans.\n\
+             If rows of another one are left, or its worker runs, stop the worker before the next pass and delete them first.\n"
+        ),
+    });
+    say(&text)?;
     Ok(Outcome::Done)
 }
 

@@ -44,7 +44,12 @@ pub fn is_wanted_header(name: &str) -> bool {
     if name.starts_with("__debezium.context.") {
         return name == CONNECTOR_HEADER;
     }
-    name.starts_with("__") || name.starts_with("dblog.") || name.starts_with("sink-repair.")
+    name.starts_with("__") || is_statement_header(name) || name.starts_with("sink-repair.")
+}
+
+/// Whether only absence events and chunk info records have a header of this name.
+pub fn is_statement_header(name: &str) -> bool {
+    name.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("dblog."))
 }
 
 impl Record {

@@ -78,7 +78,7 @@ async fn verdict<U: Unit>(
     difference: &Difference,
     rules: &Rules,
 ) -> Result<Verdict, SinkError> {
-    if difference.orphan_count == 0 || rules.policy != OrphanPolicy::Remove {
+    if difference.orphan_count == 0 {
         return Ok(judge(statement, difference, &sink_api::RemovalBudget::default(), &rules.caps, rules.policy));
     }
     let budget = unit.removal_budget(&statement.table, &statement.source).await?;
@@ -100,6 +100,16 @@ async fn verdict<U: Unit>(
             statement.source, statement.table.name
         );
         return Ok(Verdict::Refused { rule: Rule::OneStream, reason, again: false });
+    }
+    if rules.policy == OrphanPolicy::Report {
+        // Who looks before he lets rows be removed wants to know it now.
+        match judge(statement, difference, &budget, &rules.caps, OrphanPolicy::Remove) {
+            Verdict::Held { rule, reason } | Verdict::Refused { rule, reason, .. } => tracing::warn!(
+                table = %statement.table.name, read_id = %statement.read_id, %rule, reason,
+                "with --orphans remove this statement would remove nothing"
+            ),
+            _ => {}
+        }
     }
     Ok(judge(statement, difference, &budget, &rules.caps, rules.policy))
 }

@@ -13,12 +13,15 @@ use crate::{
     decode::{BadRecord, Stage},
     kafka::{
         Assignment, Charge, ClientSettings, FetchError, Outgoing, PartitionError, Producer, Records, SendError,
-        TopicPartition, fetch_one,
+        TopicPartition, fetch_one, may_be_compacted,
     },
 };
 
 /// How long a record to be parked may take to be fetched again, a try.
 const FETCH_WITHIN: Duration = Duration::from_secs(30);
+
+/// Between two questions that get no answer.
+const ASK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// By how many bytes a dead letter that is too large is shortened first; each further time by twice as many.
 const FIRST_CUT: usize = 64;
@@ -78,6 +81,25 @@ impl Outlet for KafkaOutlet {
     async fn partition_count(&self) -> Option<i32> {
         // The only error is that the partition was taken.
         self.assignment.describe().await.ok().map(|topic| topic.partitions)
+    }
+
+    async fn may_be_compacted(&self) -> Option<bool> {
+        let ask = async {
+            loop {
+                match may_be_compacted(&self.client, &self.partition.topic).await {
+                    Ok(answer) => return answer,
+                    Err(error) => {
+                        tracing::warn!(topic = %self.partition.topic, error, "kafka does not say the topic's cleanup.policy, trying again");
+                        tokio::time::sleep(ASK_AGAIN_AFTER).await;
+                    }
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            _ = self.assignment.taken() => None,
+            answer = ask => Some(answer),
+        }
     }
 
     fn can_park(&self) -> bool {

@@ -15,11 +15,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     feeds::Feeds,
+    gaps::Gaps,
     known::KnownTables,
     observer::Observer,
     ports::{Delivery, Held, Outlet, RecordStream},
     report::Report,
     requests::Requests,
+    scope::Scope,
     writer::{Stop, Wait, Writer},
 };
 use crate::{
@@ -87,6 +89,8 @@ pub struct Lane<S: Sink, R, O> {
     /// Whether the lane has no place at the sink yet: it takes one before all else. Until then a restart would look for
     /// its place anew, and `latest` is later then.
     pub(super) placeless: bool,
+    pub(super) gaps: Gaps,
+    pub(super) scope: Scope,
 }
 
 /// A unit that is being written, and what the lane keeps of it.

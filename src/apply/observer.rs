@@ -24,6 +24,8 @@ pub(super) struct Observer {
     status: LaneStatus,
     frontier: Offset,
     last_record: Option<UnixMillis>,
+    /// Copied rows that were left out, as counted last.
+    left_out: u64,
     open_windows: usize,
     unit_since: Option<(Instant, UnixMillis)>,
     waiting_since: Option<(Awaited, UnixMillis)>,
@@ -39,6 +41,7 @@ impl Observer {
             status,
             frontier: Offset(0),
             last_record: None,
+            left_out: 0,
             open_windows: 0,
             unit_since: None,
             waiting_since: None,
@@ -66,6 +69,8 @@ impl Observer {
     pub(super) fn took(&mut self, records: u64, bytes: u64, last: Option<Offset>, sequencer: &Sequencer) {
         self.counters.read(records, bytes);
         self.open_windows = sequencer.open_reads().len();
+        let left_out = sequencer.left_out();
+        self.counters.copies_left_out(left_out - std::mem::replace(&mut self.left_out, left_out));
         if self.reading_memory && last.is_some_and(|last| last.next() >= self.frontier) {
             self.reading_memory = false;
             self.status.state(LaneState::Running);
@@ -96,6 +101,15 @@ impl Observer {
             debug!(lane = %self.lane, reads = report.repeated, "reads that have their verdict came again");
         }
         self.counters.missing(report.unmakeable);
+        if report.unmakeable > 0 {
+            let tables =
+                report.missing.iter().map(|missing| missing.table.name.to_string()).collect::<Vec<_>>().join(", ");
+            warn!(
+                lane = %self.lane, tables, rows = report.unmakeable, before = %next_offset,
+                "rows could not be made: their records leave out unchanged large values (TOAST), and the sink has no such row; \
+                 with --signal-topic they are asked for, else run an incremental snapshot of them"
+            );
+        }
         for (offset, bad) in &report.parked {
             let table = bad.table.as_deref().unwrap_or("unknown");
             warn!(lane = %self.lane, %offset, table, reason = bad.reason, "record parked in the dead letter queue");

@@ -57,6 +57,10 @@ pub trait Outlet: Clone + Send + Sync + 'static {
     /// away before.
     fn partition_count(&self) -> impl Future<Output = Option<i32>> + Send;
 
+    /// Whether records may be missing from the middle of the topic's log (compaction), as far as is known now, until
+    /// there is an answer; `None` when the partition was taken away before.
+    fn may_be_compacted(&self) -> impl Future<Output = Option<bool>> + Send;
+
     /// Whether bad records can be parked.
     fn can_park(&self) -> bool;
 

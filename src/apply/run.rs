@@ -15,6 +15,7 @@ use super::{
     Rules,
     command::publish,
     feeds::Feeds,
+    gaps::Gaps,
     hints,
     kafka_port::{KafkaOutlet, KafkaRecords},
     known::KnownTables,
@@ -22,6 +23,7 @@ use super::{
     observer::Observer,
     patiently,
     requests::{Pace, Requests},
+    scope::Scope,
     start::{self, LogBounds, Plan},
     writer::Writer,
 };
@@ -186,6 +188,8 @@ impl<S: Sink> Worker<S> {
             sequencer,
             writer: Some(writer),
             placeless,
+            gaps: Gaps::new(plan.read_from),
+            scope: Scope::new(partition.partition.0, description.partitions),
         };
         match lane.run(self.stop.clone()).await {
             LaneEnd::Fenced(what) => self.fenced(id, what, taken_later).await,

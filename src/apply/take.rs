@@ -39,6 +39,12 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
     /// Takes one record: decode, sequence, gather.
     async fn take(&mut self, record: &Record, builder: &mut UnitBuilder, steps: &mut Vec<Step>) -> Result<(), LaneEnd> {
         // Records before the frontier only rebuild what the lane knew; what they ask for was done in an earlier life.
+        if let Some(first) = self.gaps.before(record.offset) {
+            let Some(lost) = self.gaps.may_be_lost(&self.outlet).await else { return Err(LaneEnd::Stopped) };
+            if lost {
+                self.sequencer.gap(first, record.offset);
+            }
+        }
         let rebuilding = record.offset < self.sequencer.state().next_offset;
         let decoded = match self.decode(record).await {
             // The table may have changed since, or be gone. What cannot be read again voids the windows that it stands in.
@@ -55,6 +61,7 @@ impl<S: Sink, R: RecordStream, O: Outlet> Lane<S, R, O> {
                 return Err(end);
             }
             Ok(event) => {
+                let event = self.scope.admit(record, event);
                 if rebuilding {
                     // What an earlier life noted may have been taken back since.
                     self.feeds.met(&event);

@@ -23,7 +23,7 @@ pub struct Writer<S: Sink, O> {
     sink: S,
     lane: S::Lane,
     pub(super) outlet: O,
-    rules: Arc<Rules>,
+    pub(super) rules: Arc<Rules>,
     /// What the sink holds of the lane: `None` before the first commit.
     committed: Option<LaneState>,
     /// The state from which the next unit follows.

@@ -34,7 +34,7 @@ use super::{
     tables::Tables,
     wire::Wire,
 };
-use crate::record::Record;
+use crate::record::{Record, is_statement_header};
 
 /// The prefix of Debezium's heartbeat topics, by default.
 const HEARTBEAT_TOPIC: &str = "__debezium-heartbeat";
@@ -77,7 +77,12 @@ impl Decoder {
     /// Takes note of source tables whose changes the topic is known to carry.
     #[must_use]
     pub fn carrying(mut self, sources: Vec<(SourceName, TableName)>) -> Decoder {
-        self.carried = sources;
+        // Where a table goes may have been told otherwise since.
+        let now = |(source, sink): (SourceName, TableName)| {
+            let now = self.settings.mapping.sink_of(&source);
+            (source, now.unwrap_or(sink))
+        };
+        self.carried = sources.into_iter().map(now).collect();
         self
     }
 
@@ -207,9 +212,10 @@ impl Decoder {
         if named.table.is_empty() {
             return Err(Fault::value("the envelope's source names no table"));
         }
-        let is_absence = op == "absent" || op == "d" && record.header("dblog.op").is_some();
+        let is_absence =
+            op == "absent" || op == "d" && record.headers.iter().any(|(name, _)| is_statement_header(name));
         if is_absence {
-            return self.absence_envelope(record, named, top.read_id.as_deref(), feed);
+            return self.absence_envelope(record, named, top.read_id.as_deref(), op == "absent", feed);
         }
         let table = self.tables.find(named, &self.settings)?;
         *feed = Some(table);

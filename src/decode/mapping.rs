@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use sink_api::TableName;
+use sink_api::{SourceName, TableName};
 
 use super::SourceTable;
 
@@ -65,6 +65,22 @@ impl TableMapping {
         let is_origin =
             |piece: &Piece| matches!(piece, Piece::Value(_, Placeholder::Connector | Placeholder::Database));
         self.schema.iter().chain(&self.name).any(is_origin)
+    }
+
+    /// Returns where a source table goes whose name is known as `schema.table`; `None` where that leaves it open: a name
+    /// with more dots, or where the table depends on something that the name does not say.
+    pub(super) fn sink_of(&self, source: &SourceName) -> Option<TableName> {
+        let (schema, table) = source.table.split_once('.').filter(|(_, table)| !table.contains('.'))?;
+        if self.needs_connector() && (source.connector.is_empty() || source.database.is_empty()) {
+            return None;
+        }
+        let source = SourceTable {
+            connector: source.connector.clone(),
+            database: source.database.clone(),
+            schema: schema.to_owned(),
+            table: table.to_owned(),
+        };
+        self.sink_table(&source).ok()
     }
 
     /// Parses a template: the sink's schema, a dot, the sink's table. Text stands for itself; `{connector}`,

@@ -183,7 +183,7 @@ impl Decoder {
         }
         let source =
             SourceName { connector: connector_of(record).unwrap_or_default().into(), ..SourceName::of_table(name) };
-        self.absence_of(record, source, None, feed)
+        self.absence_of(record, source, None, false, feed)
     }
 
     /// An absence event in an envelope.
@@ -192,6 +192,7 @@ impl Decoder {
         record: &Record,
         named: Named<'_>,
         read_id: Option<&str>,
+        says_absent: bool,
         feed: &mut Option<usize>,
     ) -> Result<Event, Fault> {
         let source = SourceName {
@@ -199,7 +200,7 @@ impl Decoder {
             database: named.database.to_owned(),
             table: format!("{}.{}", named.schema, named.table),
         };
-        self.absence_of(record, source, read_id, feed)
+        self.absence_of(record, source, read_id, says_absent, feed)
     }
 
     fn absence_of(
@@ -207,6 +208,7 @@ impl Decoder {
         record: &Record,
         mut source: SourceName,
         read_id: Option<&str>,
+        says_absent: bool,
         feed: &mut Option<usize>,
     ) -> Result<Event, Fault> {
         let header = |name: &str| record.header(name).and_then(header_text).filter(|text| !text.is_empty());
@@ -233,7 +235,7 @@ impl Decoder {
             Err(fault) => return Err(fault),
         };
         *feed = Some(table);
-        self.absence(record, table, source, read_id)
+        self.absence(record, table, source, read_id, says_absent)
     }
 
     /// An absence event: one key that a read did not find.
@@ -243,6 +245,7 @@ impl Decoder {
         feed: usize,
         source: SourceName,
         read_id: Option<&str>,
+        says_absent: bool,
     ) -> Result<Event, Fault> {
         let source_table = source.table.clone();
         let refuse = |damage: Damage| Ok(absence_damaged(record, Some(source_table.clone()), damage));
@@ -258,8 +261,10 @@ impl Decoder {
             }
             Err(fault) => return Err(fault),
         }
-        if record.header("dblog.op").and_then(header_text).is_some_and(|op| op != "absent") {
-            return refuse(Damage::whole("header `dblog.op` is not `absent`"));
+        match record.header("dblog.op").and_then(header_text) {
+            Some("absent") => {}
+            None if says_absent => {}
+            _ => return refuse(Damage::whole("header `dblog.op` is not `absent`")),
         }
         let read_id = record.header("dblog.read_id").and_then(header_text).or(read_id).filter(|id| !id.is_empty());
         let Some(read_id) = read_id else { return refuse(Damage::whole("header `dblog.read_id` is missing")) };

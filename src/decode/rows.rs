@@ -15,7 +15,7 @@ use super::{
     signal,
     wire::Wire,
 };
-use crate::record::Record;
+use crate::record::{Record, is_statement_header};
 
 impl Decoder {
     /// A row that the key has now. `row` is its JSON.
@@ -118,7 +118,8 @@ impl Decoder {
         let Some(bytes) = record.key.as_deref() else {
             return Err(Fault::key("the record has neither key nor value"));
         };
-        if record.header("dblog.op").is_some() {
+        // Whoever writes such headers means a statement, however they are damaged: never a delete of the source.
+        if record.headers.iter().any(|(name, _)| is_statement_header(name)) {
             return self.absence_tombstone(record, feed);
         }
         let split = self.keys.split(bytes).map_err(|broken| Fault::key(format!("the key {broken}")))?;

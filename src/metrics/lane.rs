@@ -35,6 +35,7 @@ pub struct LaneMetrics {
     removed: IntCounter,
     missing: IntCounter,
     spared: [IntCounter; 3],
+    copies_left_out: IntCounter,
 }
 
 impl LaneMetrics {
@@ -55,6 +56,7 @@ impl LaneMetrics {
             orphans: metrics.orphan_rows.with_label_values(&[topic]),
             removed: metrics.removed_rows.with_label_values(&[topic]),
             missing: metrics.missing_rows.with_label_values(&[topic]),
+            copies_left_out: metrics.copies_left_out.with_label_values(&[topic]),
             spared: [spared("window"), spared("visibility"), spared("changed")],
             metrics,
         }
@@ -110,6 +112,11 @@ impl LaneMetrics {
     /// Counts rows that a change could not make, since the sink lacks the old value of an unchanged large column.
     pub fn missing(&self, rows: u64) {
         self.missing.inc_by(rows);
+    }
+
+    /// Counts copied rows that were left out.
+    pub fn copies_left_out(&self, rows: u64) {
+        self.copies_left_out.inc_by(rows);
     }
 
     /// Counts a record that the dead letter topic has acknowledged.

@@ -101,6 +101,7 @@ pub struct Metrics {
     removed_rows: IntCounterVec,
     missing_rows: IntCounterVec,
     spared_keys: IntCounterVec,
+    copies_left_out: IntCounterVec,
     dead_letters: IntCounterVec,
     requests: IntCounterVec,
     retries: IntCounterVec,
@@ -189,6 +190,11 @@ impl Metrics {
                 "sink_repair_missing_rows_total",
                 &["topic"],
                 "Rows that statements found at the source and not at the sink",
+            ),
+            copies_left_out: r.counters(
+                "sink_repair_copies_left_out_total",
+                &["topic"],
+                "Rows of incremental snapshots that were not written, since their key had changed within the last minute",
             ),
             spared_keys: r.counters(
                 "sink_repair_spared_keys_total",

@@ -33,7 +33,7 @@ impl Refusal {
 
 /// Returns the name under which a part's statement gets its verdict. The absence events of one read share its id, and
 /// each has a verdict of its own: by table and key.
-pub(super) fn statement_id(part: &Part) -> ReadId {
+pub(crate) fn statement_id(part: &Part) -> ReadId {
     let read_id = &part.claim.read.read_id;
     if part.claim.kind != StatementKind::Absence {
         return read_id.clone();

@@ -20,6 +20,7 @@ mod tests;
 mod unit;
 mod window;
 
+pub(crate) use close::statement_id;
 pub use merge::merge;
 pub use sequencer::{Limits, Sequencer, Start};
 pub use step::Step;

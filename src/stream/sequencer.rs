@@ -90,6 +90,7 @@ pub struct Sequencer {
     windows: Windows,
     closed: ClosedReads,
     changes: RecentChanges,
+    left_out: u64,
 }
 
 impl Sequencer {
@@ -103,6 +104,7 @@ impl Sequencer {
             windows: Windows::default(),
             closed: ClosedReads::default(),
             changes: RecentChanges::new(limits.copies),
+            left_out: 0,
         }
     }
 
@@ -150,6 +152,18 @@ impl Sequencer {
         self.passed(offset, first, steps);
     }
 
+    /// Takes note that the records from `first` on, up to the one before `next`, are gone from the log: compaction takes
+    /// changes of which later ones stand in the log. They may have been of any key.
+    pub fn gap(&mut self, first: Offset, next: Offset) {
+        self.changes.lost(None);
+        let reason = format!(
+            "records from offset {first} to before {next} are missing from the topic, which may be compacted \
+             (cleanup.policy): they may have been changes inside the window"
+        );
+        self.windows.void_all(Rule::Window, &reason);
+        self.recent.push_undecoded(Offset(next.0.saturating_sub(1)));
+    }
+
     /// Returns what the lane must remember if it ends here.
     pub fn state(&self) -> LaneState {
         let oldest = self.windows.iter().next();
@@ -176,6 +190,11 @@ impl Sequencer {
     /// Takes note that the sink refused a record, which was parked: a copy of its row is needed.
     pub fn parked(&mut self, bad: &BadRecord) {
         self.changes.lost(bad.key.as_ref().map(|(table, key)| (&**table, key)));
+    }
+
+    /// Returns how many copied rows were left out, since a change of their key came shortly before.
+    pub fn left_out(&self) -> u64 {
+        self.left_out
     }
 
     /// Returns the memory held, in bytes.
@@ -205,6 +224,7 @@ impl Sequencer {
         if row.xid == EventXid::Exempt {
             // A copied row, or the tombstone of a delete that came just before.
             if matches!(row.op, RowOp::Upsert(_)) && self.changes.has(timestamp, &row.table, &row.key) {
+                self.left_out += u64::from(offset >= self.start.frontier);
                 return;
             }
         } else {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sink_api::{LaneState, Offset, RowChange, RowOp, TableShape, Value};
+use sink_api::{Column, LaneState, Offset, RowChange, RowOp, TableShape, Value};
 
 use super::{Unit, Work, unit::joins};
 
@@ -119,6 +119,12 @@ fn same_key(old: &TableShape, new: &TableShape) -> Result<(), String> {
 fn refit(change: &mut RowChange, shape: &Arc<TableShape>) -> Result<(), String> {
     same_key(&change.table, shape)?;
     if let RowOp::Upsert(row) = &mut change.op {
+        // What the record says of such a column was left out.
+        let had = |name: &str| change.table.column_index(name).map(|at| &change.table.columns[at]);
+        let is_new = |column: &&Column| !column.generated && had(&column.name).is_none_or(|before| before.generated);
+        if let Some(column) = shape.columns.iter().find(is_new) {
+            return Err(format!("column `{}` is one to be written now", column.name));
+        }
         let mut fitted = vec![Value::Absent; shape.columns.len()];
         for (column, value) in change.table.columns.iter().zip(row.iter()) {
             // None of these is a value of a type.
@@ -181,6 +187,26 @@ mod tests {
             assert_eq!(refitted(v.clone(), &integer), Ok(vec![Value::Int(1), v]));
         }
         assert_eq!(refitted(Value::Absent, &shape(ColumnType::Int32, None)), Ok(vec![Value::Int(1)]));
+    }
+
+    /// The record may have carried a value for it, which was left out.
+    #[test]
+    fn a_row_is_decoded_anew_where_a_column_was_added_or_is_no_longer_computed() {
+        let narrow = shape(ColumnType::Int32, None);
+        let mut computed = (*shape(ColumnType::Int32, Some(ColumnType::Int64))).clone();
+        computed.columns[1].generated = true;
+        let wide = shape(ColumnType::Int32, Some(ColumnType::Int64));
+        for (before, row) in [(narrow, vec![Value::Int(1)]), (computed.into(), vec![Value::Int(1), Value::Absent])] {
+            let mut change = RowChange {
+                table: before,
+                key: Key::from_encoded([1]),
+                offset: Offset(0),
+                op: RowOp::Upsert(row.into()),
+            };
+            assert_eq!(refit(&mut change, &wide), Err("column `v` is one to be written now".to_owned()));
+            change.op = RowOp::Delete;
+            assert_eq!(refit(&mut change, &wide), Ok(()));
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod bad_statements;
 mod bare;
 mod flattened;
 mod halves;
+mod logs;
 mod merged;
 mod missing_rows;
 mod places;

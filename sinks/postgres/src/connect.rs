@@ -77,6 +77,7 @@ fn begin_script(config: &PostgresConfig) -> String {
         "SET LOCAL \"DateStyle\" = 'ISO, YMD'".to_owned(),
         "SET LOCAL \"IntervalStyle\" = 'postgres'".to_owned(),
         "SET LOCAL bytea_output = 'hex'".to_owned(),
+        "SET LOCAL array_nulls = on".to_owned(),
         "SET LOCAL extra_float_digits = 1".to_owned(),
         "SET LOCAL xmloption = 'content'".to_owned(),
     ]

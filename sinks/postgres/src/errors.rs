@@ -136,7 +136,9 @@ fn hint_for(code: &str, error: &PgDatabaseError) -> Option<String> {
             "a foreign key of the sink stands in the way: the stream may carry the rows of its two tables in any \
              order, so drop it, or declare it DEFERRABLE INITIALLY DEFERRED where one lane writes both tables"
         }
-        "23502" => "give the column a default or let it be null: the stream does not carry a value for it",
+        "23502" => {
+            "give the column a default or let it be null: the stream carries no value for it, or null (then a default does not help)"
+        }
         "25006" => "the server is read-only: a standby, or default_transaction_read_only is on",
         "28000" | "28P01" => "check user and password of the sink's URL and the server's pg_hba.conf",
         "3D000" => "create the database, or correct its name in the sink's URL",

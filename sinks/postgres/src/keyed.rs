@@ -1,10 +1,12 @@
 //! Statements about rows that are named by their keys.
 
 use sink_api::{ErrorClass, SinkError};
-use sqlx::{Arguments, postgres::PgArguments};
+use sqlx::{Arguments, AssertSqlSafe, Row, SqlSafeStr, postgres::PgArguments};
 
 use crate::{
     binding::{KeyBuffers, KeyFault},
+    connect::Session,
+    errors::classify,
     table::{KeyPart, Table},
 };
 
@@ -99,8 +101,21 @@ pub(crate) fn delete_text(table: &Table, parts: &[KeyPart]) -> String {
     }
 }
 
+/// Counts the rows of a list of keys.
+pub(crate) async fn count(session: &mut Session, table: &Table, keys: &[&[u8]], verb: &str) -> Result<u64, SinkError> {
+    let parts = key_parts(table)?;
+    let sql = AssertSqlSafe(count_text(table, parts)).into_sql_str();
+    let mut rows = 0;
+    for keys in keys.chunks(keys_per_statement(parts)) {
+        let arguments = key_arguments(table, parts, keys.iter().copied(), verb)?;
+        let counted: Result<i64, _> = session.fetch_one(&sql, arguments).await.and_then(|row| row.try_get(0));
+        rows += counted.map(i64::cast_unsigned).map_err(|error| classify(&table.doing(verb), &error))?;
+    }
+    Ok(rows)
+}
+
 /// Returns the query that counts the rows of a list of keys.
-pub(crate) fn count_text(table: &Table, parts: &[KeyPart]) -> String {
+fn count_text(table: &Table, parts: &[KeyPart]) -> String {
     match parts {
         [part] => {
             format!("SELECT count(*) FROM {} AS t\nWHERE t.{} = ANY({})", table.sql, part.sql, key_array(part, 1))

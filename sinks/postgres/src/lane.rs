@@ -184,10 +184,10 @@ impl<'a> PostgresUnit<'a> {
         if self.checked.contains(&shape.name) {
             return Ok(());
         }
-        let Parts { shared, session, plans, id, .. } = self.parts()?;
+        let Parts { shared, session, plans, .. } = self.parts()?;
         let result = async {
             fingerprint::lock(session, &shape.name).await?;
-            stream::keep(session, &shared.streams.of(&shape.name, id), id).await?;
+            stream::keep(session, &shared.streams.of(&shape.name)).await?;
             let known = plans.of(&shared.tables, session, shape).await?.table.fingerprint.clone();
             if fingerprint::read(session, &shape.name).await? == known {
                 return Ok(());

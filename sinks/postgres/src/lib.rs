@@ -133,11 +133,11 @@ impl PostgresSink {
         control.end(result).await
     }
 
-    /// Gives up the claim on a table, so that another stream may feed it. Returns whether there was one.
+    /// Gives up the claims on a table, so that another stream may feed it. Returns the streams that had one.
     ///
     /// # Errors
     /// `Transient` when the sink is away.
-    pub async fn release_table(&self, table: &TableName) -> Result<bool, SinkError> {
+    pub async fn release_table(&self, table: &TableName) -> Result<Vec<String>, SinkError> {
         let mut control = self.control().await?;
         let result = stream::release(control.session(), table).await;
         control.end(result).await

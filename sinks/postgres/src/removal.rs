@@ -12,7 +12,7 @@ use crate::{
     errors::classify,
     frontier::uuid,
     identifier::quote_literal,
-    keyed::{count_text, delete_text, key_arguments, key_array, key_parts, keys_per_statement},
+    keyed::{self, delete_text, key_arguments, key_array, key_parts, keys_per_statement},
     stream,
     table::{KeyPart, Table},
 };
@@ -55,7 +55,7 @@ pub(crate) async fn remove(
         let gone = session.execute_kept(&sql, arguments).await.map_err(|error| classify(&doing, &error))?;
         // A trigger may keep a row, or put it back.
         if gone < keys.len() as u64 || !table.shape.removal_hazards.is_empty() {
-            check_gone(session, table, parts, keys).await?;
+            check_gone(session, table, keys).await?;
         }
         removed += gone;
     }
@@ -63,12 +63,10 @@ pub(crate) async fn remove(
 }
 
 /// Makes sure that rows are not there any more.
-async fn check_gone(session: &mut Session, table: &Table, parts: &[KeyPart], keys: &[&[u8]]) -> Result<(), SinkError> {
-    let doing = table.doing("remove orphans from");
-    let fail = |error: sqlx::Error| classify(&doing, &error);
-    let arguments = key_arguments(table, parts, keys.iter().copied(), "remove orphans from")?;
-    let sql = AssertSqlSafe(count_text(table, parts)).into_sql_str();
-    let kept: i64 = session.fetch_one(&sql, arguments).await.and_then(|row| row.try_get(0)).map_err(fail)?;
+async fn check_gone(session: &mut Session, table: &Table, keys: &[&[u8]]) -> Result<(), SinkError> {
+    let verb = "remove orphans from";
+    let doing = table.doing(verb);
+    let kept = keyed::count(session, table, keys, verb).await?;
     if kept == 0 {
         return Ok(());
     }

@@ -5,7 +5,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use sink_api::{Feed, Feeding, LaneId, SinkError, SourceName, TableName, TopicId};
+use sink_api::{Feed, Feeding, LaneId, Partition, SinkError, SourceName, TableName, TopicId};
 use sqlx::{
     Arguments, Row, SqlSafeStr,
     postgres::{PgArguments, PgRow},
@@ -85,48 +85,55 @@ pub(crate) fn source(row: &PgRow) -> Result<SourceName, sqlx::Error> {
 /// The claims that this process has made.
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
-    claimed: Mutex<HashMap<TableName, Vec<(TopicId, SourceName)>>>,
+    claimed: Mutex<HashMap<TableName, Vec<Claim>>>,
+}
+
+/// A claim of this process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Claim {
+    lane: LaneId,
+    source: SourceName,
 }
 
 impl Streams {
     pub(crate) fn remember(&self, table: &TableName, source: &SourceName, lane: &LaneId) {
         let mut claimed = self.claimed.lock().unwrap_or_else(PoisonError::into_inner);
         let claims = claimed.entry(table.clone()).or_default();
-        let claim = (lane.topic_id, source.clone());
+        // Claims are of topics.
+        let claim = Claim { lane: LaneId { partition: Partition(0), ..lane.clone() }, source: source.clone() };
         if !claims.contains(&claim) {
             claims.push(claim);
         }
     }
 
-    /// Returns the claims of a lane's topic on a table.
-    pub(crate) fn of(&self, table: &TableName, lane: &LaneId) -> Claims {
+    /// Returns the claims of this process on a table, also those of lanes that are idle: they would write again.
+    pub(crate) fn of(&self, table: &TableName) -> Claims {
         let claimed = self.claimed.lock().unwrap_or_else(PoisonError::into_inner);
-        let claims = claimed.get(table).into_iter().flatten().filter(|(topic_id, _)| *topic_id == lane.topic_id);
-        Claims { table: table.clone(), sources: claims.map(|(_, source)| source.clone()).collect() }
+        Claims { table: table.clone(), claims: claimed.get(table).cloned().unwrap_or_default() }
     }
 }
 
-/// A table and the sources that a lane has claimed it for.
+/// A table and the claims that a process has made on it.
 #[derive(Debug)]
 pub(crate) struct Claims {
     table: TableName,
-    sources: Vec<SourceName>,
+    claims: Vec<Claim>,
 }
 
-/// Makes a lane's claims again where someone has reset them: it goes on writing. Looks first, since a claim waits for
-/// statements of other lanes ([`hold`]).
-pub(crate) async fn keep(session: &mut Session, claims: &Claims, lane: &LaneId) -> Result<(), SinkError> {
+/// Makes claims again where someone has reset them while the worker runs: it goes on writing. Looks first, since a claim
+/// waits for statements of other lanes ([`hold`]).
+pub(crate) async fn keep(session: &mut Session, claims: &Claims) -> Result<(), SinkError> {
     let fail = |error: sqlx::Error| classify(&format!("claim table {}", claims.table), &error);
-    if claims.sources.is_empty() {
-        return Ok(());
-    }
+    let Some(first) = claims.claims.first() else { return Ok(()) };
     let mut arguments = table_arguments(&claims.table);
-    let _ = arguments.add(frontier::uuid(&lane.topic_id));
-    let _ = arguments.add(&lane.name);
+    let _ = arguments.add(&first.lane.name);
     let rows = session.own_all(KEPT, arguments).await.map_err(fail)?;
-    let kept: Vec<SourceName> = rows.iter().map(source).collect::<Result<_, _>>().map_err(fail)?;
-    for source in claims.sources.iter().filter(|source| !kept.contains(source)) {
-        session.own(CLAIM, claim_arguments(&claims.table, source, lane)).await.map_err(fail)?;
+    let kept = |row: &PgRow| Ok((frontier::topic_id(row, "topic_id")?, source(row)?));
+    let kept: Vec<(TopicId, SourceName)> = rows.iter().map(kept).collect::<Result<_, _>>().map_err(fail)?;
+    for Claim { lane, source } in &claims.claims {
+        if !kept.iter().any(|(topic_id, kept)| (topic_id, kept) == (&lane.topic_id, source)) {
+            session.own(CLAIM, claim_arguments(&claims.table, source, lane)).await.map_err(fail)?;
+        }
     }
     Ok(())
 }
@@ -157,14 +164,14 @@ fn describe(row: &PgRow) -> Result<String, sqlx::Error> {
     Ok(format!("{source} by topic {topic} (id {topic_id}) into {table}, applied by worker {name}"))
 }
 
-/// Gives a table's claims up. Returns whether there was one. They stay in the books: a topic goes on to hold records of
+/// Gives a table's claims up. Returns the streams that had one. They stay in the books: a topic goes on to hold records of
 /// the sources that fed the table, and a tombstone there may be theirs ([`sources`]).
-pub(crate) async fn release(session: &mut Session, table: &TableName) -> Result<bool, SinkError> {
+pub(crate) async fn release(session: &mut Session, table: &TableName) -> Result<Vec<String>, SinkError> {
     let fail = |error: sqlx::Error| classify(&format!("release table {table}"), &error);
     session.begin().await.map_err(fail)?;
-    let released = session.own(RELEASE, table_arguments(table)).await.map_err(fail)?;
+    let released = session.own_all(RELEASE, table_arguments(table)).await.map_err(fail)?;
     session.commit().await.map_err(fail)?;
-    Ok(released > 0)
+    released.iter().map(describe).collect::<Result<_, _>>().map_err(fail)
 }
 
 fn table_arguments(table: &TableName) -> PgArguments {
@@ -192,8 +199,8 @@ ON CONFLICT (table_schema, table_name, connector, database, source, topic_id, cl
 DO UPDATE SET released_at = NULL, claimed_at = clock_timestamp() WHERE stream.released_at IS NOT NULL";
 
 const KEPT: &str = "
-SELECT connector, database, source FROM sink_repair.stream
-WHERE table_schema = $1 AND table_name = $2 AND topic_id = $3 AND claimed_by = $4 AND released_at IS NULL";
+SELECT connector, database, source, uuid_send(topic_id) AS topic_id FROM sink_repair.stream
+WHERE table_schema = $1 AND table_name = $2 AND claimed_by = $3 AND released_at IS NULL";
 
 /// Also what was given up: the topic still holds its records.
 const SOURCES: &str = "
@@ -229,4 +236,5 @@ ORDER BY claimed_at, source";
 
 const RELEASE: &str = "
 UPDATE sink_repair.stream SET released_at = clock_timestamp()
-WHERE table_schema = $1 AND table_name = $2 AND released_at IS NULL";
+WHERE table_schema = $1 AND table_name = $2 AND released_at IS NULL
+RETURNING table_schema, table_name, connector, database, source, topic, uuid_send(topic_id) AS topic_id, claimed_by";

@@ -22,6 +22,9 @@ pub(crate) struct Table {
     pub(crate) key: Option<Vec<KeyPart>>,
     /// Whether something beside the key must be unique at once, so that rows may stand in each other's way.
     pub(crate) other_unique: bool,
+    /// Whether a row may come to stand under another key than it was written with: by a trigger, or by a key column that
+    /// the server computes.
+    pub(crate) rewrites_rows: bool,
     /// Whether the table is partitioned: a look into its index is one into each partition's.
     pub(crate) partitioned: bool,
     /// Whether the server insists on making a column's values itself.

@@ -71,7 +71,12 @@ async fn copies(session: &mut Session, selector: &UndoSelector) -> Result<Vec<(T
         }
     };
     session.begin().await.map_err(fail)?;
-    let rows = session.own_all(sql, arguments).await.map_err(fail)?;
+    let mut rows = session.own_all(sql, arguments).await.map_err(fail)?;
+    if let (UndoSelector::Read(read_id), true) = (selector, rows.is_empty()) {
+        let mut arguments = PgArguments::default();
+        let _ = arguments.add(&read_id.0);
+        rows = session.own_all(BY_READ_OF_EVENTS, arguments).await.map_err(fail)?;
+    }
     session.commit().await.map_err(fail)?;
 
     let mut tables: Vec<(TableName, Vec<Copy>)> = Vec::new();
@@ -118,7 +123,10 @@ async fn restore(
                 let count = |at: usize| row.try_get::<i64, _>(at).map_err(|error| classify(&doing, &error));
                 match (count(0)?, count(1)?) {
                     (0, _) => {}
-                    (_, 0) => undone.occupied += 1,
+                    (_, 0) if count(2)? > 0 => undone.occupied += 1,
+                    (_, 0) => undone
+                        .failed
+                        .push(failure(&copy, "the table did not take the row: a trigger of its own returned NULL")),
                     _ => undone.restored += 1,
                 }
             }
@@ -153,16 +161,22 @@ fn restore_text(table: &Table, columns: &[String]) -> String {
             (column.sql.clone(), value)
         })
         .unzip();
+    let key = table.shape.key.iter().map(|key| {
+        let (shape, column) = (&table.shape.columns[key.column], &table.columns[key.column]);
+        format!("t.{} = (copy.row_text ->> {}){}", column.sql, quote_literal(&shape.name), column.text_cast)
+    });
+    let key: Vec<String> = key.collect();
     format!(
         "WITH copy AS (\n    SELECT row_text FROM sink_repair.removed WHERE id = $1::int8 AND restored_at IS NULL FOR UPDATE\n),\n\
          put AS (\n    INSERT INTO {} ({})\n    {}SELECT {} FROM copy\n    ON CONFLICT ON CONSTRAINT {} DO NOTHING\n    RETURNING 1\n),\n\
          mark AS (\n    UPDATE sink_repair.removed SET restored_at = now() WHERE id = $1::int8 AND EXISTS (SELECT FROM put)\n)\n\
-         SELECT (SELECT count(*) FROM copy), (SELECT count(*) FROM put)",
+         SELECT (SELECT count(*) FROM copy), (SELECT count(*) FROM put),\n    (SELECT count(*) FROM {0} AS t, copy WHERE {5})",
         table.sql,
         names.join(", "),
         if table.identity_always { "OVERRIDING SYSTEM VALUE\n    " } else { "" },
         values.join(", "),
         table.key_constraint,
+        key.join(" AND "),
     )
 }
 
@@ -203,6 +217,15 @@ SELECT id, table_schema, table_name,
     ARRAY(SELECT e.key FROM jsonb_each_text(row_text) AS e WHERE e.value IS NOT NULL) AS filled
 FROM sink_repair.removed
 WHERE read_id = $1 AND restored_at IS NULL
+ORDER BY table_schema, table_name, id DESC";
+
+/// The absence events of one read, each of which has its verdict under a name of its own.
+const BY_READ_OF_EVENTS: &str = "
+SELECT id, table_schema, table_name,
+    ARRAY(SELECT jsonb_object_keys(row_text)) AS columns,
+    ARRAY(SELECT e.key FROM jsonb_each_text(row_text) AS e WHERE e.value IS NOT NULL) AS filled
+FROM sink_repair.removed
+WHERE starts_with(read_id, $1 || '#') AND restored_at IS NULL
 ORDER BY table_schema, table_name, id DESC";
 
 const BY_TABLE: &str = "

@@ -11,13 +11,14 @@
 
 use std::borrow::Cow;
 
-use sink_api::{Key, KeyType, SinkError, Value};
+use sink_api::{ErrorClass, Key, KeyType, SinkError, Value};
 use sqlx::{Arguments, AssertSqlSafe, Row as _, SqlSafeStr, SqlStr, postgres::PgArguments};
 
 use crate::{
     binding::{Carrier, ColumnBuffer, ValueError, key_values},
     connect::Session,
     errors::value_error,
+    keyed::count,
     table::{KeyPart, Table, TableColumn},
     tables::Plans,
 };
@@ -27,6 +28,9 @@ const ROWS_PER_INSERT: usize = 5_000;
 
 /// Rows of one `UPDATE ... FROM`: above about 10,000 the planner reads the whole table for the join.
 const ROWS_PER_UPDATE: usize = 1_000;
+
+/// The end of an insert of rows that have nothing but their keys.
+const NOTHING: &str = "DO NOTHING";
 
 /// What is done with the rows of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -119,7 +123,12 @@ pub(crate) async fn write<'a>(
         let (pattern, arguments) = parameters(&plans.table, group, rows).map_err(WriteError::Value)?;
         let sql = statement(plans, pattern);
         if group.kind != Kind::Update {
-            session.execute(&sql, arguments).await?;
+            let counts = !sql.as_str().ends_with(NOTHING);
+            let written = session.execute(&sql, arguments).await?;
+            if counts && written < rows.len() as u64 {
+                return Err(WriteError::Value(not_taken(&plans.table, rows.len() as u64 - written, rows.len())));
+            }
+            check_keys(session, &plans.table, rows.iter().map(|row| row.key)).await?;
             continue;
         }
         let mut found = vec![false; rows.len()];
@@ -129,9 +138,35 @@ pub(crate) async fn write<'a>(
                 *found = true;
             }
         }
+        let there = rows.iter().zip(&found).filter(|(_, found)| **found).map(|(row, _)| row.key);
+        check_keys(session, &plans.table, there).await?;
         missing.extend(rows.iter().zip(found).filter(|(_, found)| !found).map(|(row, _)| row.key));
     }
     Ok(missing)
+}
+
+/// Makes sure that rows stand under their keys, where something may have changed them on their way: a statement of absence
+/// would take such a row for an orphan.
+async fn check_keys(session: &mut Session, table: &Table, keys: impl Iterator<Item = &Key>) -> Result<(), WriteError> {
+    if !table.rewrites_rows {
+        return Ok(());
+    }
+    let keys: Vec<&[u8]> = keys.map(Key::as_bytes).collect();
+    let there = count(session, table, &keys, "write").await.map_err(WriteError::Value)?;
+    match there < keys.len() as u64 {
+        true => Err(WriteError::Value(not_taken(table, keys.len() as u64 - there, keys.len()))),
+        false => Ok(()),
+    }
+}
+
+fn not_taken(table: &Table, lost: u64, rows: usize) -> SinkError {
+    let doing = table.doing("write");
+    let what = format!(
+        "{doing}: the table did not take {lost} of {rows} rows as they came: a BEFORE trigger returned NULL or changed a key, \
+         or a generated key column has another value than the stream's"
+    );
+    let hint = "let the trigger return the row with its key, or disable it; give the column the source's expression";
+    SinkError::new(ErrorClass::Data, what).hint(hint)
 }
 
 /// Builds the parameters of a statement, one array for each named column.
@@ -255,7 +290,7 @@ fn insert_text(table: &Table, pattern: &Pattern) -> String {
         assignments.extend(unnamed.map(|at| format!("{} = DEFAULT", table.columns[at].sql)));
     }
     let on_conflict = match assignments.len() {
-        0 => "DO NOTHING".to_owned(),
+        0 => NOTHING.to_owned(),
         _ => format!("DO UPDATE SET\n    {}", assignments.join(",\n    ")),
     };
     format!(

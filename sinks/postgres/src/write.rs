@@ -2,13 +2,14 @@
 
 use std::borrow::Cow;
 
-use sink_api::{Batch, Key, MergedChange, SinkError, TableBatch, Value, Written};
+use sink_api::{Batch, ErrorClass, Key, MergedChange, SinkError, TableBatch, Value, Written};
 use sqlx::{AssertSqlSafe, SqlSafeStr};
 
 use crate::{
     connect::Session,
     errors::{classify, code},
-    keyed::{delete_text, key_arguments, key_parts, keys_per_statement},
+    keyed::{count, delete_text, key_arguments, key_parts, keys_per_statement},
+    table::Table,
     tables::{LanePlans, Plans, Tables},
     unique,
     upsert::{self, Groups, Kind, RowOf, WriteError},
@@ -77,7 +78,11 @@ async fn table(
     let doing = plans.table.doing("write");
     key_parts(&plans.table)?;
     let sorted = sort(plans, changes);
-    written.deleted += delete(session, plans, sorted.deletes.iter().copied(), "write").await?;
+    let gone = delete(session, plans, sorted.deletes.iter().copied(), "write").await?;
+    if gone < sorted.deletes.len() as u64 {
+        check_gone(session, &plans.table, &sorted.deletes).await?;
+    }
+    written.deleted += gone;
 
     // Rows may stand in each other's way half-way through a statement; then they are written in another way.
     let guarded = plans.table.other_unique && sorted.groups.row_count() > 1;
@@ -113,6 +118,21 @@ async fn rows<'a>(session: &mut Session, plans: &mut Plans, groups: &Groups<'a>)
         missing.extend(upsert::write(session, plans, group).await?);
     }
     Ok(missing)
+}
+
+/// Makes sure that rows are not there any more, where a trigger may have kept them.
+async fn check_gone(session: &mut Session, table: &Table, keys: &[&Key]) -> Result<(), SinkError> {
+    if table.shape.removal_hazards.is_empty() {
+        return Ok(());
+    }
+    let keys: Vec<&[u8]> = keys.iter().map(|key| key.as_bytes()).collect();
+    let kept = count(session, table, &keys, "write").await?;
+    if kept == 0 {
+        return Ok(());
+    }
+    let (doing, hazards) = (table.doing("write"), table.shape.removal_hazards.join(", "));
+    let what = format!("{doing}: the table kept {kept} rows that were deleted: {hazards}");
+    Err(SinkError::new(ErrorClass::Data, what).hint("let the trigger return the row, or disable it"))
 }
 
 /// Deletes the rows of `keys`. Returns how many there were.

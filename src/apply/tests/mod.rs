@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod bad_records;
+mod merged_random;
 mod requests;
 mod statements;
 mod truncates;
@@ -24,11 +25,13 @@ use tokio_util::sync::CancellationToken;
 use super::{
     barrier::Rules,
     feeds::Feeds,
+    gaps::Gaps,
     known::KnownTables,
     lane::{Lane, LaneEnd, LaneSettings},
     observer::Observer,
     ports::{Delivery, Held, NotParked, Outlet, RecordStream, Request, StreamFailure},
     requests::{Pace, Requests},
+    scope::Scope,
     writer::Writer,
 };
 use crate::{
@@ -93,6 +96,8 @@ struct Parking {
     mute: bool,
     /// What Kafka says of the topic's partitions, the last one for ever; `None` is no answer, and no entry is one.
     partitions: Arc<Mutex<VecDeque<Option<i32>>>>,
+    /// Whether records may be missing from the log.
+    compacted: bool,
 }
 
 impl Parking {
@@ -116,6 +121,10 @@ impl Outlet for Parking {
             Some(None) => std::future::pending().await,
             Some(count) => count,
         }
+    }
+
+    async fn may_be_compacted(&self) -> Option<bool> {
+        Some(self.compacted)
     }
 
     fn can_park(&self) -> bool {
@@ -147,7 +156,7 @@ fn orders() -> TableName {
     TableName::new("inventory", "orders")
 }
 
-fn shape() -> TableShape {
+pub(super) fn shape() -> TableShape {
     let column = |name: &str, column_type, type_name: &str, nullable| Column {
         name: name.into(),
         column_type,
@@ -161,7 +170,7 @@ fn shape() -> TableShape {
     TableShape::new(orders(), columns, vec![KeyColumn { column: 0, key_type: Ok(KeyType::Int), order: Ok(()) }], vec![])
 }
 
-fn change(offset: i64, id: i64) -> Record {
+pub(super) fn change(offset: i64, id: i64) -> Record {
     let source = r#""source":{"connector":"postgresql","name":"shop","db":"app","schema":"inventory","table":"orders","txId":7,"ts_ms":1}"#;
     record(offset, id, &format!(r#"{{"before":null,"after":{{"id":{id},"name":"n{id}"}},{source},"op":"c"}}"#))
 }
@@ -174,6 +183,13 @@ fn record(offset: i64, id: i64, value: &str) -> Record {
         value: Some(value.as_bytes().into()),
         headers: Vec::new(),
     }
+}
+
+/// An absence event.
+pub(super) fn absence(offset: i64, id: i64, read_id: &str) -> Record {
+    let header = |(name, value): (&str, &str)| (name.to_owned(), Some(value.as_bytes().into()));
+    let headers = [("dblog.op", "absent"), ("dblog.table", "inventory.orders"), ("dblog.read_id", read_id)];
+    Record { value: None, headers: headers.map(header).into(), ..record(offset, id, "") }
 }
 
 fn lane_id() -> LaneId {
@@ -190,6 +206,21 @@ async fn run(sink: &MemorySink, records: Vec<Record>, parking: Parking) -> (Lane
     let metrics = Arc::new(Metrics::new());
     let board = StatusBoard::new("test", "group", "memory", Arc::clone(&metrics));
     let (lane, committed) = lane(sink, records, parking, metrics, &board, true).await;
+    ended(lane, committed).await
+}
+
+/// The same under another policy.
+async fn run_as(sink: &MemorySink, records: Vec<Record>, policy: OrphanPolicy) -> (LaneEnd, Option<Offset>) {
+    let metrics = Arc::new(Metrics::new());
+    let board = StatusBoard::new("test", "group", "memory", Arc::clone(&metrics));
+    let (mut lane, committed) = lane(sink, records, Parking::default(), metrics, &board, true).await;
+    if let Some(writer) = &mut lane.writer {
+        writer.rules = Arc::new(Rules { caps: Caps::default(), policy });
+    }
+    ended(lane, committed).await
+}
+
+async fn ended(lane: Lane<MemorySink, Given, Parking>, committed: Committed) -> (LaneEnd, Option<Offset>) {
     let end = tokio::time::timeout(Duration::from_secs(20), lane.run(CancellationToken::new())).await.unwrap();
     let committed = *committed.lock().unwrap();
     (end, committed)
@@ -243,6 +274,8 @@ async fn lane(
         sequencer,
         id,
         placeless: false,
+        gaps: Gaps::new(Offset((frontier.0 - super::start::REMEMBERED).max(0))),
+        scope: Scope::new(0, 1),
     };
     (lane, committed)
 }

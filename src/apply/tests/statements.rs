@@ -6,17 +6,18 @@ use std::{
 };
 
 use sink_api::{
-    Key, KeyType, KeyValue, Offset, Sink, Value, Verdict,
+    Key, KeyType, KeyValue, Offset, Rule, Sink, Value, Verdict,
     testing::{Fault, MemorySink},
 };
 
 use tokio_util::sync::CancellationToken;
 
-use super::{Parking, change, lane, lane_id, marker, orders, run, sink};
+use super::{Parking, change, lane, lane_id, marker, orders, run, run_as, sink};
 use crate::{
     apply::lane::LaneEnd,
     metrics::Metrics,
     record::Record,
+    statement::OrphanPolicy,
     status::{Awaited, LaneState, StatusBoard},
 };
 
@@ -24,9 +25,13 @@ const SOURCE: &str = "inventory.orders";
 
 /// The markers of a read of all keys up to 10 that finds `selected`.
 fn read(read_id: &str, offset: i64, selected: &str) -> [Record; 2] {
+    read_as(read_id, offset, selected, true)
+}
+
+fn read_as(read_id: &str, offset: i64, selected: &str, settled: bool) -> [Record; 2] {
     let read = format!(r#""v":1,"read_id":"{read_id}","table":"{SOURCE}","topic":"shop.inventory.orders""#);
     let close = format!(
-        r#"{{{read},"kind":"chunk","part":1,"parts":1,"range":{{"lower":{{"open":true}},"upper":{{"key":10,"inclusive":true}}}},"selected":{selected},"key_types":["bigint"],"snapshot":"9:9:","settled":true}}"#
+        r#"{{{read},"kind":"chunk","part":1,"parts":1,"range":{{"lower":{{"open":true}},"upper":{{"key":10,"inclusive":true}}}},"selected":{selected},"key_types":["bigint"],"snapshot":"9:9:","settled":{settled}}}"#
     );
     [marker(offset, &format!(r#"{{{read},"kind":"low"}}"#)), marker(offset + 1, &close)]
 }
@@ -62,6 +67,57 @@ async fn a_statement_removes_the_orphans_that_stand_at_its_place() {
     assert_eq!(sink.removed().len(), 1);
 }
 
+/// Compaction takes a change of which a later one stands in the log: the window does not show it.
+#[tokio::test]
+async fn where_records_may_be_missing_from_the_log_a_window_is_not_whole() {
+    for compacted in [true, false] {
+        for life in ["one", "two"] {
+            let sink = sink();
+            drift(&sink, 4);
+            let [low, _] = read("r-1", 1, "[1]");
+            let [_, close] = read("r-1", 3, "[1]");
+            let parking = || Parking { compacted, ..Parking::default() };
+            let records = vec![change(0, 1), low, close, change(6, 5)];
+
+            if life == "two" {
+                // The low marker is read again.
+                run(&sink, records[..2].to_vec(), parking()).await;
+            }
+            let (end, _) = run(&sink, records, parking()).await;
+
+            // The record at offset 2 or 3 is missing: the close stands at 4.
+            assert_eq!(end, LaneEnd::CaughtUp);
+            match verdicts(&sink).remove(0) {
+                Verdict::Applied => assert!(!compacted, "{life}"),
+                Verdict::Refused { rule: Rule::Window, reason, again: true } => {
+                    assert!(compacted && reason.contains("records from offset 2 to before 4 are missing"), "{reason}");
+                }
+                verdict => panic!("{verdict:?}"),
+            }
+        }
+    }
+}
+
+/// A settled read behind the gap saw what was there, a gap after it is none of its business.
+#[tokio::test]
+async fn records_that_are_missing_outside_of_a_window_matter_to_reads_that_did_not_settle() {
+    for settled in [true, false] {
+        let sink = sink();
+        drift(&sink, 4);
+        let [low, close] = read_as("r-1", 5, "[1]", settled);
+        let parking = Parking { compacted: true, ..Parking::default() };
+
+        let (end, _) = run(&sink, vec![change(0, 1), low, close, change(9, 5)], parking).await;
+
+        assert_eq!(
+            (end, verdicts(&sink)[0] == Verdict::Applied),
+            (LaneEnd::CaughtUp, settled),
+            "{:?}",
+            verdicts(&sink)
+        );
+    }
+}
+
 #[tokio::test]
 async fn a_read_that_is_published_again_after_a_restart_keeps_its_first_verdict() {
     let sink = sink();
@@ -88,6 +144,24 @@ async fn a_table_that_two_sources_feed_keeps_its_orphans() {
     assert_eq!(ids(&sink), keys(&[1, 4]));
     let verdicts = verdicts(&sink);
     assert!(matches!(&verdicts[..], [Verdict::Refused { rule: sink_api::Rule::OneStream, .. }]), "{verdicts:?}");
+}
+
+/// Whoever looks before he lets rows be removed is not told that another stream's rows are orphans.
+#[tokio::test]
+async fn in_report_mode_rows_of_another_stream_are_no_orphans_either() {
+    for (others, expected) in [(true, "refused"), (false, "reported")] {
+        let sink = sink();
+        if others {
+            sink.claim_table(&orders(), &sink_api::SourceName::of_table("archive.orders"), &lane_id()).await.unwrap();
+        }
+        drift(&sink, 4);
+        let [low, close] = read("r-1", 1, "[1]");
+
+        let (end, _) = run_as(&sink, vec![change(0, 1), low, close], OrphanPolicy::Report).await;
+
+        assert_eq!((end, verdicts(&sink)[0].as_str()), (LaneEnd::CaughtUp, expected));
+        assert_eq!(ids(&sink), keys(&[1, 4]));
+    }
 }
 
 /// Tables of one name: what another connector, or another database, does not have is not absent here.

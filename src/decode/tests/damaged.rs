@@ -373,6 +373,11 @@ fn damaged_wrappings_are_refused_by_name() {
         (record(None, Some(CHUNK), &[("dblog.record", "chunk-info")]), "field `kind` and the record's header disagree"),
         (absent(&full[..1], r#"{"id":4}"#), "header `dblog.table` is missing"),
         (absent(&full[..2], r#"{"id":4}"#), "header `dblog.read_id` is missing"),
+        // Whatever is damaged of it, it is no delete of the source.
+        (absent(&full[1..], r#"{"id":4}"#), "header `dblog.op` is not `absent`"),
+        (absent(&full[2..], r#"{"id":4}"#), "header `dblog.table` is missing"),
+        (absent(&[("dblog.Op", "absent"), full[1], full[2]], r#"{"id":4}"#), "header `dblog.op` is not `absent`"),
+        (absent(&[("DBLOG.OP", "absent")], r#"{"id":4}"#), "header `dblog.table` is missing"),
         (absent(&[("dblog.op", "gone"), full[1], full[2]], r#"{"id":4}"#), "header `dblog.op` is not `absent`"),
         (
             absent(&full, r#"{"id":"four"}"#),

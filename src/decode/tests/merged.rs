@@ -710,3 +710,18 @@ fn a_marker_of_another_connector_than_it_says_is_refused() {
 
     assert_eq!(refusal(&event), (Rule::OneStream, "field `connector`: the record comes from another connector"));
 }
+
+/// The operator has told since that the table goes elsewhere (`--sink-table`).
+#[test]
+fn where_a_table_went_in_earlier_lives_says_nothing_about_where_it_goes() {
+    let shapes = [shape("inv.orders", &[("id", "bigint"), ("v", "text")], &["id"])];
+    let earlier = (SourceName::of_table("inv.orders"), TableName::new("public", "orders"));
+    let mut decoder = decoder(DecodeSettings::default(), TOPIC, &shapes).carrying(vec![earlier]);
+    decode(&mut decoder, &record(Some(r#"{"id":1}"#), Some(&change("orders", "c", 1)), &[]));
+    let low = r#"{"v":1,"kind":"low","read_id":"r","table":"inv.orders","topic":"shop.inv.orders"}"#;
+
+    let event = decode(&mut decoder, &record(None, Some(low), &[("sink-repair.kind", "low")]));
+
+    assert!(matches!(&event, Event::Low(read) if read.table.name == TableName::new("inv", "orders")), "{event:?}");
+    assert_eq!(tombstone(&mut decoder, r#"{"id":2}"#, &[]), Ok("orders".to_owned()));
+}

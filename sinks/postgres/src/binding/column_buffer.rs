@@ -167,9 +167,10 @@ pub(super) fn date_from_postgres(days: i32) -> i32 {
     if days == i32::MIN || days == i32::MAX { days } else { days + EPOCH_DAYS }
 }
 
-/// Converts microseconds from 2000 to microseconds from 1970.
-pub(super) fn timestamp_from_postgres(micros: i64) -> i64 {
-    if micros == i64::MIN || micros == i64::MAX { micros } else { micros + EPOCH_MICROS }
+/// Converts microseconds from 2000 to microseconds from 1970; `None` for the last 30 years that PostgreSQL knows, which
+/// only the former can count.
+pub(super) fn timestamp_from_postgres(micros: i64) -> Option<i64> {
+    if micros == i64::MIN || micros == i64::MAX { Some(micros) } else { micros.checked_add(EPOCH_MICROS) }
 }
 
 /// A parameter in PostgreSQL's own binary form.

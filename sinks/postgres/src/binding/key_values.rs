@@ -146,10 +146,12 @@ fn encode_element(key_type: KeyType, element: &[u8], out: &mut Vec<u8>) -> Resul
         KeyType::Date => KeyValue::Date(column_buffer::date_from_postgres(i32::from_be_bytes(fixed(element)?))),
         KeyType::Time => KeyValue::Time(i64::from_be_bytes(fixed(element)?)),
         KeyType::Timestamp => {
-            KeyValue::Timestamp(column_buffer::timestamp_from_postgres(i64::from_be_bytes(fixed(element)?)))
+            let micros = column_buffer::timestamp_from_postgres(i64::from_be_bytes(fixed(element)?));
+            KeyValue::Timestamp(micros.ok_or(KeyFault::OutOfRange)?)
         }
         KeyType::TimestampTz => {
-            KeyValue::TimestampTz(column_buffer::timestamp_from_postgres(i64::from_be_bytes(fixed(element)?)))
+            let micros = column_buffer::timestamp_from_postgres(i64::from_be_bytes(fixed(element)?));
+            KeyValue::TimestampTz(micros.ok_or(KeyFault::OutOfRange)?)
         }
     };
     value.encode(key_type, out).map_err(|_| KeyFault::Listing)

@@ -41,6 +41,21 @@ pub(super) async fn other_unique(
     row.map_or(Ok(false), |row| row.try_get(0).map_err(fail))
 }
 
+/// Whether a trigger may change rows on their way into the table.
+pub(super) async fn rewrites(session: &mut Session, name: &TableName, relation: &Relation) -> Result<bool, SinkError> {
+    let fail = |error: sqlx::Error| classify(&format!("describe {name}"), &error);
+    let row = session.own_optional(REWRITES, oid_argument(relation)).await.map_err(fail)?;
+    row.map_or(Ok(false), |row| row.try_get(0).map_err(fail))
+}
+
+/// BEFORE row triggers (`tgtype`: 1 and 2) on INSERT (4) or UPDATE (16).
+const REWRITES: &str = "
+SELECT EXISTS (
+    SELECT FROM pg_trigger t
+    WHERE t.tgrelid IN (SELECT $1::oid UNION SELECT relid FROM pg_partition_tree($1::oid::regclass))
+      AND NOT t.tgisinternal AND t.tgenabled IN ('O', 'A') AND t.tgtype & 3 = 3 AND t.tgtype & 20 <> 0
+)";
+
 /// Foreign keys and triggers may hang on the table, on its partitions, or on the table that it is a partition of.
 const HAZARDS: &str = "
 WITH related AS (

@@ -28,6 +28,8 @@ pub(crate) async fn describe(session: &mut Session, name: &TableName) -> Result<
     let key = key::read(session, name, &relation, &columns).await?;
     let removal_hazards = hazards::read(session, name, &relation).await?;
     let other_unique = hazards::other_unique(session, name, &relation).await?;
+    let computes_key = key.iter().any(|column| columns[column.shape.column].shape.generated);
+    let rewrites_rows = computes_key || hazards::rewrites(session, name, &relation).await?;
 
     let parts = key
         .iter()
@@ -73,6 +75,7 @@ pub(crate) async fn describe(session: &mut Session, name: &TableName) -> Result<
         columns: traveling,
         key: parts,
         other_unique,
+        rewrites_rows,
         identity_always,
         fingerprint,
     }))

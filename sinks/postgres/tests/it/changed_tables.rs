@@ -119,7 +119,7 @@ async fn a_claim_that_was_reset_is_made_again_by_the_lane_that_goes_on_writing()
     let mut bench = Bench::new(&db, "t").await;
     bench.sink.claim_table(&public("t"), &crate::fixture::source("inventory.t"), &lane_id("shop")).await.unwrap();
     let mut lane = bench.sink.claim(&lane_id("shop")).await.unwrap();
-    assert!(db.sink().await.release_table(&public("t")).await.unwrap());
+    assert!(!db.sink().await.release_table(&public("t")).await.unwrap().is_empty());
     let claims = "SELECT source FROM sink_repair.stream WHERE released_at IS NULL";
     assert_eq!(db.rows(claims).await, [""; 0]);
 
@@ -132,6 +132,23 @@ async fn a_claim_that_was_reset_is_made_again_by_the_lane_that_goes_on_writing()
 
     assert_eq!(db.rows(claims).await, ["inventory.t"]);
     bench.state = None;
+}
+
+/// The lanes of two topics in one process, one of them idle: what it would write is not for the other's statements.
+#[tokio::test]
+async fn a_reset_while_the_worker_runs_forgets_no_stream_of_it() {
+    let mut db = Db::new("CREATE TABLE t (id int PRIMARY KEY)").await;
+    let mut bench = Bench::new(&db, "t").await;
+    let idle = sink_api::LaneId { topic: "idle".into(), topic_id: sink_api::TopicId([3; 16]), ..lane_id("orders") };
+    for (lane, source) in [(&lane_id("orders"), "inventory.t"), (&idle, "archive.t")] {
+        bench.sink.claim_table(&public("t"), &crate::fixture::source(source), lane).await.unwrap();
+    }
+    assert_eq!(db.sink().await.release_table(&public("t")).await.unwrap().len(), 2);
+
+    bench.write([(int(1), upsert([Value::Int(1)]))]).await;
+
+    let claims = "SELECT source || ' ' || topic FROM sink_repair.stream WHERE released_at IS NULL ORDER BY 1";
+    assert_eq!(db.rows(claims).await, ["archive.t idle", "inventory.t orders"]);
 }
 
 /// Between a look at a table's streams and a removal no other stream may begin: its rows would be nobody's orphans.

@@ -561,3 +561,21 @@ async fn dense_integers_are_compared_in_every_integer_type() {
         }
     }
 }
+
+/// The last 30 years of PostgreSQL's timestamps are none that microseconds from 1970 can count: such a key of a side writer
+/// makes no statement, and it does not stop the stream.
+#[tokio::test]
+async fn a_timestamp_that_cannot_be_counted_from_1970_is_an_error_of_the_data() {
+    for column in ["timestamp", "timestamptz"] {
+        let db = Db::new(&format!(
+            "CREATE TABLE t (at {column} PRIMARY KEY); INSERT INTO t VALUES ('2026-01-01'), ('294276-12-31 23:59:59.999999'), ('infinity')"
+        ))
+        .await;
+        let mut bench = Bench::new(&db, "t").await;
+
+        let error = difference(&mut bench, Extent::Range(KeyRange::ALL), nothing(), KeyList::new()).await.unwrap_err();
+
+        assert_eq!(error.class, ErrorClass::Data);
+        assert!(error.message.contains("a key is out of range for its column"), "{error}");
+    }
+}

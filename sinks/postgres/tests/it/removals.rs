@@ -401,3 +401,36 @@ async fn the_budget_names_the_streams_of_a_tables_parts_and_of_those_that_it_is_
         }
     }
 }
+
+/// The absence events of one read have names of their own; whoever undoes the read means all of them.
+#[tokio::test]
+async fn undo_of_a_read_brings_back_what_its_absence_events_removed() {
+    let mut db = Db::new("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t SELECT generate_series(1, 4)").await;
+    let mut bench = Bench::new(&db, "t").await;
+    for (id, read_id) in [(1, "AB-1#01"), (2, "AB-1#02"), (3, "AB-10#03"), (4, "AB-1%#04")] {
+        bench.remove(&[int(id)], read_id).await;
+    }
+
+    let done = bench.sink.undo(&read("AB-1")).await.unwrap();
+
+    assert_eq!(done, undone(2, 0));
+    assert_eq!(db.rows("SELECT id::text FROM t ORDER BY id").await, ["1", "2"]);
+}
+
+/// A row that a trigger keeps out has not come back, and its key holds none.
+#[tokio::test]
+async fn undo_says_that_a_trigger_kept_a_row_out() {
+    let mut db = Db::new(
+        "CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1);
+         CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$",
+    )
+    .await;
+    let mut bench = Bench::new(&db, "t").await;
+    bench.remove(&[int(1)], "r-1").await;
+    db.run("CREATE TRIGGER f BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION f()").await;
+
+    let done = bench.sink.undo(&read("r-1")).await.unwrap();
+
+    assert_eq!((done[0].restored, done[0].occupied), (0, 0));
+    assert!(done[0].failed[0].contains("a trigger of its own returned NULL"), "{:?}", done[0].failed);
+}

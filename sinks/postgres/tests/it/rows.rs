@@ -1,4 +1,6 @@
-use sink_api::{Batch, ErrorClass, Key, KeyType, KeyValue, MergedChange, Sink, TableBatch, Value};
+use sink_api::{
+    Batch, ErrorClass, Key, KeyType, KeyValue, MergedChange, ReadId, Sink, TableBatch, UndoSelector, Value,
+};
 
 use crate::fixture::{Bench, Db, batch, int, public, text, upsert};
 
@@ -380,4 +382,81 @@ async fn two_lanes_that_write_the_same_keys_do_not_block_each_other_for_ever() {
         writer.await.unwrap();
     }
     assert_eq!(db.one("SELECT count(*) FROM t").await, "500");
+}
+
+/// What the table did not take as it came is no row that was written: a statement would take it for an orphan, or it is lost.
+#[tokio::test]
+async fn a_row_that_a_trigger_keeps_out_or_moves_to_another_key_is_an_error() {
+    let function = |body: &str| {
+        format!("CREATE OR REPLACE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {body} END $$")
+    };
+    let mut db = Db::new(&format!(
+        "CREATE TABLE t (id int PRIMARY KEY, v text); {}; CREATE TRIGGER f BEFORE INSERT OR UPDATE OR DELETE ON t FOR EACH ROW EXECUTE FUNCTION f()",
+        function("RETURN coalesce(NEW, OLD);")
+    ))
+    .await;
+    let mut bench = Bench::new(&db, "t").await;
+    let row = |id: i64, v: &str| (int(id), upsert([Value::Int(id), Value::Text(v.into())]));
+    bench.write([row(1, "a")]).await;
+
+    for (body, change, says) in [
+        (
+            "IF TG_OP <> 'DELETE' AND NEW.id = 2 THEN RETURN NULL; END IF; RETURN coalesce(NEW, OLD);",
+            row(2, "b"),
+            "did not take 1 of 2 rows",
+        ),
+        (
+            "IF TG_OP = 'UPDATE' THEN RETURN NULL; END IF; RETURN coalesce(NEW, OLD);",
+            row(1, "b"),
+            "did not take 1 of 2 rows",
+        ),
+        (
+            "IF TG_OP = 'INSERT' AND NEW.id = 2 THEN NEW.id := 102; END IF; RETURN coalesce(NEW, OLD);",
+            row(2, "b"),
+            "did not take 1 of 2 rows",
+        ),
+        (
+            "IF TG_OP = 'DELETE' THEN RETURN NULL; END IF; RETURN NEW;",
+            (int(1), MergedChange::Delete),
+            "kept 1 rows that were deleted",
+        ),
+    ] {
+        db.run(&function(body)).await;
+        let error = bench.error([change, row(3, "c")]).await;
+
+        assert_eq!(error.class, ErrorClass::Data, "{error}");
+        assert!(error.message.contains(says) && error.hint.is_some(), "{error}");
+        assert_eq!(db.rows("SELECT id || v FROM t").await, ["1a"], "nothing of the unit is there");
+    }
+}
+
+/// A key column that the server computes otherwise than the source does: the row stands under another key.
+#[tokio::test]
+async fn a_generated_key_column_with_another_value_than_the_streams_is_an_error() {
+    let mut db =
+        Db::new("CREATE TABLE t (a int, id int GENERATED ALWAYS AS (a + 100) STORED PRIMARY KEY, v text)").await;
+    let mut bench = Bench::new(&db, "t").await;
+    let row = |id: i64| (int(id), upsert([Value::Int(1), Value::Int(id), Value::Text("v".into())]));
+
+    let error = bench.error([row(1)]).await;
+
+    assert!(error.class == ErrorClass::Data && error.message.contains("generated key column"), "{error}");
+    bench.write([row(101)]).await;
+    assert_eq!(db.rows("SELECT id::text FROM t").await, ["101"]);
+}
+
+/// A setting of the database by which NULL in an array's text form is a text.
+#[tokio::test]
+async fn a_null_in_an_array_stays_one_whatever_the_database_is_set_to() {
+    let mut db = Db::new("CREATE TABLE t (id int PRIMARY KEY, v text[])").await;
+    db.run("DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET array_nulls = off', current_database()); END $$").await;
+    let mut bench = Bench::new(&db, "t").await;
+    let array = [Value::Text("x".into()), Value::Null, Value::Text("NULL".into())];
+
+    bench.write([(int(1), upsert([Value::Int(1), Value::Array(array.into())]))]).await;
+    assert_eq!(db.rows("SELECT (v[2] IS NULL)::text || ' ' || v[3] FROM t").await, ["true NULL"]);
+    bench.remove(&[int(1)], "r-1").await;
+    bench.sink.undo(&UndoSelector::Read(ReadId("r-1".into()))).await.unwrap();
+
+    assert_eq!(db.rows("SELECT (v[2] IS NULL)::text || ' ' || v[3] FROM t").await, ["true NULL"]);
 }
