@@ -155,6 +155,9 @@ impl Decoder {
         if self.is_signal(table, Some(split.payload), None) {
             return Ok(Event::Other(OtherRecord::Signal));
         }
+        if added.is_delete() && record.headers.iter().any(|(name, _)| is_statement_header(name)) {
+            return self.absence_tombstone(record, feed);
+        }
         if added.is_delete() {
             return self.delete(record, table, added.xid(), added.ts_ms);
         }

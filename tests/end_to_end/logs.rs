@@ -66,7 +66,7 @@ async fn an_absence_event_in_another_partition_than_its_keys_removes_nothing() -
     let bare = Bare::new("astray", TABLE).await?;
     let topic = format!("{}.three", bare.name);
     kafka::create_topic(&bare.stack, &topic, 3, &[]).await?;
-    let written = kafka::write(&bare.stack, &topic, (1..=20).map(|id| bare.row(id, "v")).collect()).await?;
+    let written = kafka::write(&bare.stack, &topic, (1..=90).map(|id| bare.row(id, "v")).collect()).await?;
     let partition_of = |id: usize| written[id - 1].0;
     let absent = |id: usize, partition: i32, read_id: &str| New {
         partition: Some(partition),
@@ -87,7 +87,7 @@ async fn an_absence_event_in_another_partition_than_its_keys_removes_nothing() -
     let mut sink = bare.sink().await?;
     let verdicts = "SELECT split_part(read_id, '-', 1) || ' ' || verdict || coalesce(' ' || rule, '') FROM sink_repair.statement ORDER BY 1";
     assert_eq!(texts(&mut sink, verdicts).await?, ["astray refused scope", "astray refused scope", "at applied"]);
-    let ids: Vec<String> = (1..=20).filter(|id| *id != 7).map(|id: i32| id.to_string()).collect();
+    let ids: Vec<String> = (1..=90).filter(|id| *id != 7).map(|id: i32| id.to_string()).collect();
     assert_eq!(texts(&mut sink, IDS).await?, ids);
     Ok(())
 }

@@ -103,8 +103,25 @@ pub(crate) fn delete_text(table: &Table, parts: &[KeyPart]) -> String {
 
 /// Counts the rows of a list of keys.
 pub(crate) async fn count(session: &mut Session, table: &Table, keys: &[&[u8]], verb: &str) -> Result<u64, SinkError> {
+    count_those(session, table, keys, verb, "").await
+}
+
+/// Counts those of them that the open transaction has written.
+pub(crate) async fn count_written(session: &mut Session, table: &Table, keys: &[&[u8]]) -> Result<u64, SinkError> {
+    // Behind a savepoint a row has the id of a subtransaction, which is a later one.
+    const WRITTEN: &str = "\nAND age(t.xmin) <= age((txid_current() % 4294967296)::text::xid)";
+    count_those(session, table, keys, "write", WRITTEN).await
+}
+
+async fn count_those(
+    session: &mut Session,
+    table: &Table,
+    keys: &[&[u8]],
+    verb: &str,
+    condition: &str,
+) -> Result<u64, SinkError> {
     let parts = key_parts(table)?;
-    let sql = AssertSqlSafe(count_text(table, parts)).into_sql_str();
+    let sql = AssertSqlSafe(count_text(table, parts) + condition).into_sql_str();
     let mut rows = 0;
     for keys in keys.chunks(keys_per_statement(parts)) {
         let arguments = key_arguments(table, parts, keys.iter().copied(), verb)?;

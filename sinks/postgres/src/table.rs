@@ -25,6 +25,9 @@ pub(crate) struct Table {
     /// Whether a row may come to stand under another key than it was written with: by a trigger, or by a key column that
     /// the server computes.
     pub(crate) rewrites_rows: bool,
+    /// Whether updates that change nothing are left out (`suppress_redundant_updates_trigger`): what was not written may be
+    /// there as it should be.
+    pub(crate) leaves_unchanged: bool,
     /// Whether the table is partitioned: a look into its index is one into each partition's.
     pub(crate) partitioned: bool,
     /// Whether the server insists on making a column's values itself.

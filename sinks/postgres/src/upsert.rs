@@ -18,7 +18,7 @@ use crate::{
     binding::{Carrier, ColumnBuffer, ValueError, key_values},
     connect::Session,
     errors::value_error,
-    keyed::count,
+    keyed::{count, count_written},
     table::{KeyPart, Table, TableColumn},
     tables::Plans,
 };
@@ -123,12 +123,12 @@ pub(crate) async fn write<'a>(
         let (pattern, arguments) = parameters(&plans.table, group, rows).map_err(WriteError::Value)?;
         let sql = statement(plans, pattern);
         if group.kind != Kind::Update {
-            let counts = !sql.as_str().ends_with(NOTHING);
+            let counts = !sql.as_str().ends_with(NOTHING) && !plans.table.leaves_unchanged;
             let written = session.execute(&sql, arguments).await?;
             if counts && written < rows.len() as u64 {
                 return Err(WriteError::Value(not_taken(&plans.table, rows.len() as u64 - written, rows.len())));
             }
-            check_keys(session, &plans.table, rows.iter().map(|row| row.key)).await?;
+            check_keys(session, &plans.table, rows.iter().map(|row| row.key), counts).await?;
             continue;
         }
         let mut found = vec![false; rows.len()];
@@ -139,20 +139,40 @@ pub(crate) async fn write<'a>(
             }
         }
         let there = rows.iter().zip(&found).filter(|(_, found)| **found).map(|(row, _)| row.key);
-        check_keys(session, &plans.table, there).await?;
+        let writes = (0..plans.table.columns.len()).any(|at| group.named[at] && !plans.table.columns[at].is_key);
+        check_keys(session, &plans.table, there, writes && !plans.table.leaves_unchanged).await?;
+        let gone: Vec<&[u8]> =
+            rows.iter().zip(&found).filter(|(_, found)| !**found).map(|(row, _)| row.key.as_bytes()).collect();
+        if plans.table.rewrites_rows && !gone.is_empty() && !plans.table.leaves_unchanged {
+            // A row that is there and was not updated.
+            let kept = count(session, &plans.table, &gone, "write").await.map_err(WriteError::Value)?;
+            if kept > 0 {
+                return Err(WriteError::Value(not_taken(&plans.table, kept, rows.len())));
+            }
+        }
         missing.extend(rows.iter().zip(found).filter(|(_, found)| !found).map(|(row, _)| row.key));
     }
     Ok(missing)
 }
 
 /// Makes sure that rows stand under their keys, where something may have changed them on their way: a statement of absence
-/// would take such a row for an orphan.
-async fn check_keys(session: &mut Session, table: &Table, keys: impl Iterator<Item = &Key>) -> Result<(), WriteError> {
+/// would take such a row for an orphan. `written` says that all must have been written just now.
+async fn check_keys(
+    session: &mut Session,
+    table: &Table,
+    keys: impl Iterator<Item = &Key>,
+    written: bool,
+) -> Result<(), WriteError> {
     if !table.rewrites_rows {
         return Ok(());
     }
     let keys: Vec<&[u8]> = keys.map(Key::as_bytes).collect();
-    let there = count(session, table, &keys, "write").await.map_err(WriteError::Value)?;
+    // A row that was there before proves nothing.
+    let there = match written {
+        true => count_written(session, table, &keys).await,
+        false => count(session, table, &keys, "write").await,
+    };
+    let there = there.map_err(WriteError::Value)?;
     match there < keys.len() as u64 {
         true => Err(WriteError::Value(not_taken(table, keys.len() as u64 - there, keys.len()))),
         false => Ok(()),
@@ -162,7 +182,7 @@ async fn check_keys(session: &mut Session, table: &Table, keys: impl Iterator<It
 fn not_taken(table: &Table, lost: u64, rows: usize) -> SinkError {
     let doing = table.doing("write");
     let what = format!(
-        "{doing}: the table did not take {lost} of {rows} rows as they came: a BEFORE trigger returned NULL or changed a key, \
+        "{doing}: the table did not take {lost} of {rows} rows as they came: a trigger left them out or changed a key, \
          or a generated key column has another value than the stream's"
     );
     let hint = "let the trigger return the row with its key, or disable it; give the column the source's expression";

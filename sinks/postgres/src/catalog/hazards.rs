@@ -41,20 +41,37 @@ pub(super) async fn other_unique(
     row.map_or(Ok(false), |row| row.try_get(0).map_err(fail))
 }
 
-/// Whether a trigger may change rows on their way into the table.
-pub(super) async fn rewrites(session: &mut Session, name: &TableName, relation: &Relation) -> Result<bool, SinkError> {
-    let fail = |error: sqlx::Error| classify(&format!("describe {name}"), &error);
-    let row = session.own_optional(REWRITES, oid_argument(relation)).await.map_err(fail)?;
-    row.map_or(Ok(false), |row| row.try_get(0).map_err(fail))
+/// The triggers that a row meets on its way into the table.
+pub(super) struct WriteTriggers {
+    /// PostgreSQL's own, which leaves out updates that change nothing.
+    pub(super) leave_unchanged: bool,
+    /// Any others.
+    pub(super) others: bool,
 }
 
-/// BEFORE row triggers (`tgtype`: 1 and 2) on INSERT (4) or UPDATE (16).
-const REWRITES: &str = "
-SELECT EXISTS (
-    SELECT FROM pg_trigger t
+/// Looks for triggers that may change rows on their way into the table, or keep them out.
+pub(super) async fn write_triggers(
+    session: &mut Session,
+    name: &TableName,
+    relation: &Relation,
+) -> Result<WriteTriggers, SinkError> {
+    let fail = |error: sqlx::Error| classify(&format!("describe {name}"), &error);
+    let row = session.own_optional(WRITE_TRIGGERS, oid_argument(relation)).await.map_err(fail)?;
+    let row = row.ok_or_else(|| fail(sqlx::Error::RowNotFound))?;
+    Ok(WriteTriggers {
+        leave_unchanged: row.try_get("leave_unchanged").map_err(fail)?,
+        others: row.try_get("others").map_err(fail)?,
+    })
+}
+
+/// Triggers on INSERT (`tgtype` 4) or UPDATE (16). One that comes after the row may move it as well.
+const WRITE_TRIGGERS: &str = "
+SELECT coalesce(bool_or(own), false) AS leave_unchanged, coalesce(bool_or(NOT own), false) AS others
+FROM (
+    SELECT t.tgfoid = 'suppress_redundant_updates_trigger'::regproc AS own FROM pg_trigger t
     WHERE t.tgrelid IN (SELECT $1::oid UNION SELECT relid FROM pg_partition_tree($1::oid::regclass))
-      AND NOT t.tgisinternal AND t.tgenabled IN ('O', 'A') AND t.tgtype & 3 = 3 AND t.tgtype & 20 <> 0
-)";
+      AND NOT t.tgisinternal AND t.tgenabled <> 'D' AND t.tgtype & 20 <> 0
+) AS triggers";
 
 /// Foreign keys and triggers may hang on the table, on its partitions, or on the table that it is a partition of.
 const HAZARDS: &str = "

@@ -29,7 +29,8 @@ pub(crate) async fn describe(session: &mut Session, name: &TableName) -> Result<
     let removal_hazards = hazards::read(session, name, &relation).await?;
     let other_unique = hazards::other_unique(session, name, &relation).await?;
     let computes_key = key.iter().any(|column| columns[column.shape.column].shape.generated);
-    let rewrites_rows = computes_key || hazards::rewrites(session, name, &relation).await?;
+    let triggers = hazards::write_triggers(session, name, &relation).await?;
+    let rewrites_rows = computes_key || triggers.others;
 
     let parts = key
         .iter()
@@ -76,6 +77,7 @@ pub(crate) async fn describe(session: &mut Session, name: &TableName) -> Result<
         key: parts,
         other_unique,
         rewrites_rows,
+        leaves_unchanged: triggers.leave_unchanged,
         identity_always,
         fingerprint,
     }))

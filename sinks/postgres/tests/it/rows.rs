@@ -460,3 +460,62 @@ async fn a_null_in_an_array_stays_one_whatever_the_database_is_set_to() {
 
     assert_eq!(db.rows("SELECT (v[2] IS NULL)::text || ' ' || v[3] FROM t").await, ["true NULL"]);
 }
+
+/// PostgreSQL's own trigger leaves out updates that change nothing; the rows are there.
+#[tokio::test]
+async fn a_trigger_that_leaves_out_updates_that_change_nothing_is_no_error() {
+    let mut db = Db::new(
+        "CREATE TABLE t (id int PRIMARY KEY, v text);
+         CREATE TRIGGER z BEFORE UPDATE ON t FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()",
+    )
+    .await;
+    let mut bench = Bench::new(&db, "t").await;
+    let row = |id: i64, v: &str| (int(id), upsert([Value::Int(id), Value::Text(v.into())]));
+    bench.write([row(1, "a"), row(2, "a")]).await;
+
+    bench.write([row(1, "a"), row(2, "b")]).await;
+
+    assert_eq!(db.rows("SELECT id || v FROM t ORDER BY id").await, ["1a", "2b"]);
+}
+
+/// An update that leaves a large value out finds a row that is there, and a trigger keeps it as it was.
+#[tokio::test]
+async fn a_row_that_a_trigger_keeps_from_a_partial_update_is_not_missing() {
+    let mut db = Db::new(
+        "CREATE TABLE t (id int PRIMARY KEY, v text, w text); INSERT INTO t VALUES (1, 'large', 'a');
+         CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
+         CREATE TRIGGER f BEFORE UPDATE ON t FOR EACH ROW EXECUTE FUNCTION f()",
+    )
+    .await;
+    let mut bench = Bench::new(&db, "t").await;
+
+    let error = bench.error([(int(1), upsert([Value::Int(1), Value::Unchanged, Value::Text("b".into())]))]).await;
+
+    assert!(error.class == ErrorClass::Data && error.message.contains("did not take 1 of 1 rows"), "{error}");
+    assert_eq!(db.rows("SELECT v || w FROM t").await, ["largea"]);
+}
+
+/// The row that stands under the key is the old one.
+#[tokio::test]
+async fn a_new_row_that_a_trigger_moves_away_from_an_old_one_is_an_error() {
+    for (when, body) in [
+        ("BEFORE INSERT", "NEW.id := NEW.id + 100; RETURN NEW;"),
+        ("AFTER INSERT OR UPDATE", "UPDATE t SET id = id + 100 WHERE id = NEW.id AND id < 100; RETURN NULL;"),
+    ] {
+        let mut db = Db::new(&format!(
+            "CREATE TABLE t (id int PRIMARY KEY, v text); INSERT INTO t VALUES (1, 'a');
+             CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {body} END $$;
+             CREATE TRIGGER f {when} ON t FOR EACH ROW EXECUTE FUNCTION f()"
+        ))
+        .await;
+        let mut bench = Bench::new(&db, "t").await;
+
+        let error = bench.error([(int(1), upsert([Value::Int(1), Value::Text("b".into())]))]).await;
+
+        assert!(
+            error.class == ErrorClass::Data && error.message.contains("did not take 1 of 1 rows"),
+            "{when}: {error}"
+        );
+        assert_eq!(db.rows("SELECT id || v FROM t").await, ["1a"]);
+    }
+}
