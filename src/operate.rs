@@ -140,7 +140,9 @@ async fn forget_stream(sink: &PostgresSink, table: &TableName) -> anyhow::Result
     }
     text.push_str(&match released.len() {
         0 => format!("{table}: no stream was noted\n"),
-        1 => format!("{table}: the next stream that writes to it is noted anew\n"),
+        1 => format!(
+            "{table}: the next stream that writes to it is noted anew (its own again, while its worker runs)\n"
+        ),
         _ => format!(
             "{table}: the next stream that writes to it is noted anew, and its statements take rows of the others for orphans.\n\
              If rows of another one are left, or its worker runs, stop the worker before the next pass and delete them first.\n"

@@ -8,7 +8,7 @@ use rdkafka::{
     error::RDKafkaErrorCode,
 };
 
-use super::{context::QuietContext, settings::ClientSettings};
+use super::{context::QuietContext, lookup::is_answer, settings::ClientSettings};
 
 /// How long the broker may take to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
@@ -25,14 +25,17 @@ pub async fn may_be_compacted(settings: &ClientSettings, topic: &str) -> Result<
     let answer = admin.describe_configs([&ResourceSpecifier::Topic(topic)], &options).await;
     // Dropping an admin client joins its thread.
     tokio::task::spawn_blocking(move || drop(admin));
-    match answer.map_err(|error| error.to_string())?.into_iter().next() {
+    let answer = match answer {
+        Err(error) if error.rdkafka_error_code().is_some_and(is_answer) => return Ok(true),
+        answer => answer.map_err(|error| error.to_string())?,
+    };
+    match answer.into_iter().next() {
         Some(Ok(configs)) => {
             let policy = configs.get("cleanup.policy").and_then(|entry| entry.value.as_deref());
             Ok(policy.is_none_or(|policy| policy.contains("compact")))
         }
-        Some(Err(RDKafkaErrorCode::TopicAuthorizationFailed | RDKafkaErrorCode::ClusterAuthorizationFailed)) => {
-            Ok(true)
-        }
+        // A broker that does not tell, for whatever reason, may well compact.
+        Some(Err(code)) if is_answer(code) && code != RDKafkaErrorCode::UnknownTopicOrPartition => Ok(true),
         Some(Err(code)) => Err(code.to_string()),
         None => Err("the broker did not answer".to_owned()),
     }

@@ -73,7 +73,7 @@ FROM (
       AND NOT t.tgisinternal AND t.tgenabled <> 'D' AND t.tgtype & 20 <> 0
 ) AS triggers";
 
-/// Foreign keys and triggers may hang on the table, on its partitions, or on the table that it is a partition of.
+/// Whether a trigger fires depends on `session_replication_role` too: one that may counts. Foreign keys and triggers may hang on the table, on its partitions, or on the table that it is a partition of.
 const HAZARDS: &str = "
 WITH related AS (
     SELECT $1::oid AS oid
@@ -86,7 +86,7 @@ WHERE k.contype = 'f' AND k.confdeltype IN ('c', 'n', 'd') AND k.conparentid = 0
 UNION ALL
 SELECT 't', t.tgname::text, t.tgrelid::regclass::text
 FROM pg_trigger t JOIN related ON related.oid = t.tgrelid
-WHERE NOT t.tgisinternal AND t.tgenabled IN ('O', 'A') AND t.tgtype & 8 <> 0
+WHERE NOT t.tgisinternal AND t.tgenabled <> 'D' AND t.tgtype & 8 <> 0
   AND NOT EXISTS (SELECT FROM pg_trigger parent WHERE parent.oid = (to_jsonb(t) ->> 'tgparentid')::oid)
 ORDER BY 1, 2, 3";
 

@@ -133,7 +133,8 @@ async fn what_a_removal_would_set_off_is_named() {
          CREATE TRIGGER rows_went AFTER DELETE OR UPDATE ON t FOR EACH STATEMENT EXECUTE FUNCTION f();
          CREATE TRIGGER rows_come AFTER INSERT ON t FOR EACH ROW EXECUTE FUNCTION f();
          CREATE TRIGGER asleep AFTER DELETE ON t FOR EACH STATEMENT EXECUTE FUNCTION f();
-         ALTER TABLE t DISABLE TRIGGER asleep",
+         CREATE TRIGGER replica AFTER DELETE ON t FOR EACH STATEMENT EXECUTE FUNCTION f();
+         ALTER TABLE t DISABLE TRIGGER asleep, ENABLE REPLICA TRIGGER replica",
     )
     .await;
     let sink = db.sink().await;
@@ -148,6 +149,7 @@ async fn what_a_removal_would_set_off_is_named() {
             "foreign key \"casc_id_fkey\" of casc is ON DELETE CASCADE",
             "foreign key \"defs_id_fkey\" of defs is ON DELETE SET DEFAULT",
             "foreign key \"nulls_id_fkey\" of nulls is ON DELETE SET NULL",
+            "trigger \"replica\" on t fires on DELETE",
             "trigger \"rows_go\" on t fires on DELETE",
             "trigger \"rows_went\" on t fires on DELETE",
         ]
