@@ -73,7 +73,8 @@ FROM (
       AND NOT t.tgisinternal AND t.tgenabled <> 'D' AND t.tgtype & 20 <> 0
 ) AS triggers";
 
-/// Whether a trigger fires depends on `session_replication_role` too: one that may counts. Foreign keys and triggers may hang on the table, on its partitions, or on the table that it is a partition of.
+/// Foreign keys and triggers may hang on the table, on its partitions, or on the table that it is a partition of. Whether a
+/// trigger fires depends on `session_replication_role` too: one that may fire counts.
 const HAZARDS: &str = "
 WITH related AS (
     SELECT $1::oid AS oid
